@@ -1,0 +1,420 @@
+;;; emacs-runtime-mcp-eval.el --- Evaluate one form for a coding agent  -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The emacs-runtime-mcp authors
+
+;; SPDX-License-Identifier: MIT
+;; Keywords: lisp, tools
+
+;; This file is not part of GNU Emacs.
+
+;;; Commentary:
+
+;; The evaluator of emacs-runtime-mcp: one source string in, one reply
+;; out.  It knows nothing of sockets, queues and time; the module's
+;; pump (emacs-runtime-mcp-module.el) calls `emacs-runtime-mcp-eval',
+;; and the relay carries this very file through emacsclient and calls
+;; `emacs-runtime-mcp-eval-client'.
+;;
+;; What it promises:
+;; - Exactly one form is read before anything is evaluated.
+;; - The form is evaluated once, with lexical binding, in the buffer of
+;;   the selected window (not the minibuffer).
+;; - Whatever it returns or signals becomes a reply whose strings are
+;;   valid Unicode.  Of a printed value no more than the asked number
+;;   of characters is kept in memory, and all are counted.
+;; - The person notices nothing but what the form itself did: current
+;;   buffer, match data, region, echo area, command state and undo
+;;   steps stay theirs.
+;;
+;; It depends on nothing outside Emacs 28 and is ASCII, so that it can
+;; travel as an argument.  For the same reason its top-level forms are
+;; definitions only: the relay defines them for one call and puts back
+;; what was there before.
+
+;;; Code:
+
+(defconst emacs-runtime-mcp-eval-version "0.1.0"
+  "Version of the evaluator; relay and module have the same.")
+
+(defconst emacs-runtime-mcp-eval--output-max 16384
+  "How many characters of a form's output are kept; the rest is dropped.")
+
+(defconst emacs-runtime-mcp-eval--message-max 4096
+  "How many characters of an error message are kept; the rest is cut.")
+
+(defconst emacs-runtime-mcp-eval--log-max 32768
+  "How many lines *Messages* may have while a form runs.
+With its usual few the first messages of a chatty form would be
+gone before they are read; the next message outside trims it again.")
+
+(defvar emacs-runtime-mcp-allow-interaction nil
+  "Non-nil means a form may prompt; a call can then wait for a person.")
+
+(defvar emacs-runtime-mcp-eval--running nil
+  "Non-nil while a form runs, whichever path brought it.")
+
+;; The person's state that a form is kept away from.
+(defvar undo-auto--undoably-changed-buffers)
+(defvar print-symbols-bare)
+(defvar print-unreadable-function)
+(defvar print-integers-as-characters)
+
+;;; Reading
+
+(defun emacs-runtime-mcp-eval--read (source)
+  "Return a list of the one form in SOURCE, or a reply why there is none."
+  (condition-case err
+      (let* ((read-circle t)
+             (read (read-from-string source))
+             (rest (string-match "[^ \t\n\r\f\v\u00a0]" source (cdr read))))
+        (if (not rest)
+            (list (car read))
+          (emacs-runtime-mcp-eval--failure
+           'invalid_expression "invalid-read-syntax"
+           (format "after the first form there is more: %S; nothing was evaluated; \
+send one form, and wrap several in (progn ...)"
+                   (substring source rest
+                              (min (length source) (+ rest 60)))))))
+    (end-of-file
+     (emacs-runtime-mcp-eval--failure
+      'invalid_expression "end-of-file"
+      "the expression ends before a form is complete: a parenthesis or \
+string is open, or there are only comments"))
+    (error
+     (emacs-runtime-mcp-eval--failure
+      'invalid_expression (emacs-runtime-mcp-eval--name (car err))
+      (emacs-runtime-mcp-eval--message err)))))
+
+;;; Printing
+
+(defun emacs-runtime-mcp-eval--valid (string)
+  "Return STRING as valid Unicode.
+A raw byte becomes a backslash and three octal digits, a surrogate
+or a character that Unicode doesn't have U+FFFD."
+  (let ((string (string-to-multibyte string)))
+    (if (not (string-match-p "[^\0-\ud7ff\ue000-\U0010ffff]" string))
+        string
+      (replace-regexp-in-string
+       "[^\0-\ud7ff\ue000-\U0010ffff]"
+       (lambda (match)
+         (let ((byte (multibyte-char-to-unibyte (aref match 0))))
+           (if (<= 128 byte 255) (format "\\%03o" byte) "\ufffd")))
+       string t t))))
+
+(defun emacs-runtime-mcp-eval--cut (string max)
+  "Return STRING, cut after MAX characters."
+  (if (<= (length string) max) string (substring string 0 max)))
+
+(defmacro emacs-runtime-mcp-eval--with-default-print (&rest body)
+  "Evaluate BODY with the print settings of a fresh Emacs."
+  (declare (debug t) (indent 0))
+  `(let ((print-length nil) (print-level nil) (print-circle nil)
+         (print-quoted t) (print-gensym nil) (print-number-table nil)
+         (print-continuous-numbering nil) (print-escape-newlines nil)
+         (print-escape-control-characters nil)
+         (print-escape-multibyte nil)
+         ;; `prin1-to-string' prints into a buffer, and that binds it.
+         (print-escape-nonascii t)
+         (print-charset-text-property 'default)
+         (print-integers-as-characters nil) (print-symbols-bare nil)
+         (print-unreadable-function nil) (float-output-format nil))
+     ,@body))
+
+(defun emacs-runtime-mcp-eval--print (value max)
+  "Print VALUE as `prin1-to-string' does by default, keeping MAX characters.
+Return a cons (TEXT . CHARS); CHARS counts all of them."
+  (let ((chars 0) (kept nil))
+    (emacs-runtime-mcp-eval--with-default-print
+      (prin1 value (lambda (char)
+                     (when (< chars max) (push char kept))
+                     (setq chars (1+ chars)))))
+    (cons (concat (nreverse kept)) chars)))
+
+;;; Replies
+
+(defun emacs-runtime-mcp-eval--name (symbol)
+  "Return the name of SYMBOL, a condition; of anything else its text."
+  (if (symbolp symbol) (symbol-name symbol) (format "%S" symbol)))
+
+(defun emacs-runtime-mcp-eval--message (err)
+  "Return a text for ERR, an error as `condition-case' gives it."
+  (let ((text (condition-case nil
+                  (emacs-runtime-mcp-eval--with-default-print
+                    (error-message-string err))
+                (error ""))))
+    (if (string-match-p "[^ \t\n]" text)
+        text
+      (emacs-runtime-mcp-eval--name (car-safe err)))))
+
+(defun emacs-runtime-mcp-eval--failure (code symbol message)
+  "Return a reply: CODE, a symbol, SYMBOL, a string or nil, and MESSAGE."
+  (vector (symbol-name code)
+          (emacs-runtime-mcp-eval--valid
+           (emacs-runtime-mcp-eval--cut
+            message emacs-runtime-mcp-eval--message-max))
+          nil nil nil
+          (and symbol (emacs-runtime-mcp-eval--valid symbol))))
+
+(defun emacs-runtime-mcp-eval--success (printed max output)
+  "Return a reply: PRINTED is a cons (TEXT . CHARS) cut after MAX.
+OUTPUT is a string, perhaps empty."
+  (vector nil
+          (emacs-runtime-mcp-eval--valid (car printed))
+          (cdr printed)
+          (> (cdr printed) max)
+          (unless (equal output "")
+            (emacs-runtime-mcp-eval--valid output))
+          nil))
+
+;;; Output: `standard-output' and what `message' logs, in order
+
+(defun emacs-runtime-mcp-eval--log-line (buffer)
+  "Return the last line of BUFFER, a live messages buffer."
+  (with-current-buffer buffer
+    (save-excursion
+      (goto-char (point-max))
+      (forward-line -1)
+      (buffer-substring-no-properties (point) (max (point) (1- (point-max)))))))
+
+(defun emacs-runtime-mcp-eval--log-mark ()
+  "Return where *Messages* ends now, as a cons (MARKER . LAST-LINE)."
+  (let ((buffer (get-buffer "*Messages*")))
+    (if (not buffer)
+        (list (make-marker))
+      (cons (with-current-buffer buffer (copy-marker (point-max)))
+            (emacs-runtime-mcp-eval--log-line buffer)))))
+
+(defun emacs-runtime-mcp-eval--unfold (line)
+  "Split LINE of *Messages* into (TEXT . TIMES).
+Emacs writes an equal line that follows as \" [N times]\"."
+  (if (string-match " \\[\\([2-9]\\|[1-9][0-9]+\\) times\\]\\'" line)
+      (cons (substring line 0 (match-beginning 0))
+            (string-to-number (match-string 1 line)))
+    (cons line 1)))
+
+(defun emacs-runtime-mcp-eval--logged (mark)
+  "Return what *Messages* got since MARK, and move MARK to its end.
+MARK comes from `emacs-runtime-mcp-eval--log-mark'."
+  (let ((buffer (get-buffer "*Messages*")))
+    (cond
+     ((not buffer) "")
+     ((and (eq buffer (marker-buffer (car mark)))
+           (= (car mark) (with-current-buffer buffer (point-max))))
+      "")
+     (t
+      (with-current-buffer buffer
+        (save-restriction
+          (widen)
+          (let* ((known (eq buffer (marker-buffer (car mark))))
+                 (start (if known (car mark) (point-min)))
+                 (text (buffer-substring-no-properties start (point-max)))
+                 ;; An equal first line replaced the last one before it.
+                 (before (and known (cdr mark)
+                              (emacs-runtime-mcp-eval--unfold (cdr mark))))
+                 (lines (split-string (replace-regexp-in-string
+                                       "\n\\'" "" text)
+                                      "\n"))
+                 (first t))
+            (set-marker (car mark) (point-max) buffer)
+            (setcdr mark (car (last lines)))
+            (mapconcat
+             (lambda (line)
+               (let* ((unfolded (emacs-runtime-mcp-eval--unfold line))
+                      (times (cdr unfolded)))
+                 (when (and first before (> times 1)
+                            (equal (car before) (car unfolded)))
+                   (setq times (- times (cdr before))))
+                 (setq first nil)
+                 ;; No more than can be kept, whatever the number says.
+                 (apply #'concat
+                        (make-list
+                         (min times emacs-runtime-mcp-eval--output-max)
+                         (concat (car unfolded) "\n")))))
+             lines ""))))))))
+
+;;; Undo: the form's changes are a step of their own
+
+(defun emacs-runtime-mcp-eval--undo-before (buffers)
+  "End the undo step that a person has begun in each of BUFFERS.
+Return a list of (BUFFER . UNDO-LIST) for `--undo-after'.  Unlike
+`undo-boundary' it can be taken back, so that typing stays one step
+across forms that change nothing."
+  (let ((ended nil))
+    (dolist (buffer buffers ended)
+      (when (buffer-live-p buffer)
+        (with-current-buffer buffer
+          (when (car-safe buffer-undo-list)
+            (push nil buffer-undo-list)
+            (push (cons buffer buffer-undo-list) ended)))))))
+
+(defun emacs-runtime-mcp-eval--undo-after (ended changed)
+  "Take back what `--undo-before' ENDED where nothing came after it.
+End the form's own undo step in each of CHANGED, a list of buffers."
+  (dolist (entry ended)
+    (when (buffer-live-p (car entry))
+      (with-current-buffer (car entry)
+        (when (eq buffer-undo-list (cdr entry))
+          (setq buffer-undo-list (cdr buffer-undo-list))))))
+  (dolist (buffer changed)
+    (when (buffer-live-p buffer)
+      (with-current-buffer buffer (undo-boundary)))))
+
+;;; Evaluating
+
+(defun emacs-runtime-mcp-eval--buffer ()
+  "Return the buffer that a person would say they are in."
+  (window-buffer (or (minibuffer-selected-window) (selected-window))))
+
+(defun emacs-runtime-mcp-eval--value (form)
+  "Return the value of FORM; a jump that would leave it is an error.
+The command loop's own tags would close the person's minibuffer."
+  (let ((value nil) (left nil) (tag 'top-level))
+    (catch 'top-level
+      (catch 'exit
+        (setq value (eval form t)
+              left t))
+      (unless left (setq tag 'exit)))
+    (if left value (signal 'no-catch (list tag nil)))))
+
+(defun emacs-runtime-mcp-eval--run (form max)
+  "Evaluate FORM and return a reply whose value is cut after MAX characters."
+  (let* ((written 0)
+         (kept nil)
+         (write (lambda (char)
+                  (when (< written emacs-runtime-mcp-eval--output-max)
+                    (push char kept))
+                  (setq written (1+ written))))
+         (mark (emacs-runtime-mcp-eval--log-mark))
+         (log message-log-max)
+         (drain (lambda ()
+                  (mapc write (emacs-runtime-mcp-eval--logged mark))))
+         (ended (emacs-runtime-mcp-eval--undo-before
+                 undo-auto--undoably-changed-buffers))
+         (changed nil)
+         (log-start (and (null log) (copy-marker (car mark)))))
+    (unwind-protect
+        (condition-case err
+            (let ((printed
+                   (save-match-data
+                     (with-current-buffer (emacs-runtime-mcp-eval--buffer)
+                       (let ((undo-auto--undoably-changed-buffers nil)
+                             (deactivate-mark nil)
+                             (this-command this-command)
+                             (last-command last-command)
+                             (current-prefix-arg nil)
+                             (inhibit-quit nil)
+                             (inhibit-message t)
+                             (inhibit-interaction
+                              (not emacs-runtime-mcp-allow-interaction))
+                             (message-log-max
+                              (if (eq log t)
+                                  t
+                                (max (or log 0)
+                                     emacs-runtime-mcp-eval--log-max)))
+                             (standard-output
+                              (lambda (char)
+                                (funcall drain)
+                                (funcall write char))))
+                         (unwind-protect
+                             (emacs-runtime-mcp-eval--print
+                              (emacs-runtime-mcp-eval--value form) max)
+                           (setq changed
+                                 undo-auto--undoably-changed-buffers)))))))
+              (funcall drain)
+              (emacs-runtime-mcp-eval--success
+               printed max (concat (nreverse kept))))
+          (t (emacs-runtime-mcp-eval--failure
+              'elisp_error
+              (emacs-runtime-mcp-eval--name (car err))
+              (emacs-runtime-mcp-eval--message err))))
+      (emacs-runtime-mcp-eval--undo-after ended changed)
+      (when (and log-start (marker-buffer log-start))
+        ;; A person without a log keeps none.
+        (with-current-buffer (marker-buffer log-start)
+          (let ((inhibit-read-only t))
+            (delete-region log-start (point-max))))
+        (set-marker log-start nil))
+      (set-marker (car mark) nil))))
+
+;; With interaction inhibited even `sit-for' signals, since it waits by
+;; reading an event; but to wait is not to prompt.
+(defun emacs-runtime-mcp-eval--sit-for (sit-for &rest args)
+  "Call SIT-FOR with ARGS; within a form it may wait."
+  (if emacs-runtime-mcp-eval--running
+      (let ((inhibit-interaction nil))
+        (apply sit-for args))
+    (apply sit-for args)))
+
+(defun emacs-runtime-mcp-eval (source max)
+  "Read one form from SOURCE, evaluate it, and return a reply.
+The reply is a vector [CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL]:
+CODE is nil for a value, else the name of an error code of
+`emacs_eval'; TEXT is the printed value, cut after MAX characters,
+or the error's message; CHARS counts the characters of the whole
+value and TRUNCATED says whether TEXT lacks some; OUTPUT is what
+the form printed and messaged, or nil; SYMBOL is the name of the
+condition that was signalled, or nil.  All strings are valid
+Unicode.  Never called while `emacs-runtime-mcp-eval--running'."
+  (let ((emacs-runtime-mcp-eval--running t)
+        (form (save-match-data (emacs-runtime-mcp-eval--read source))))
+    (if (vectorp form)
+        form
+      (emacs-runtime-mcp-eval--run (car form) max))))
+
+;;; Through emacsclient
+
+(defun emacs-runtime-mcp-eval--line (reply)
+  "Return REPLY of `emacs-runtime-mcp-eval' as one line of words.
+A word is a number, t, nil, or an equals sign and a string as base64
+of UTF-8."
+  (mapconcat (lambda (value)
+               (if (stringp value)
+                   (concat "=" (base64-encode-string
+                                (encode-coding-string value 'utf-8-unix) t))
+                 (format "%s" value)))
+             reply " "))
+
+(defun emacs-runtime-mcp-eval-client (source request max deadline file)
+  "Evaluate for the emacsclient path and return a reply as one line.
+SOURCE is the expression as base64 of UTF-8; where it is nil the
+file REQUEST has that, and is deleted.  MAX is as for
+`emacs-runtime-mcp-eval'.  At DEADLINE, in seconds since the epoch,
+or later nothing is evaluated, and the line is \"expired\".
+A line too long for emacsclient's slow printing goes into FILE, which
+must not exist, and the line returned is \"file\"."
+  (let* ((waits (advice-member-p #'emacs-runtime-mcp-eval--sit-for 'sit-for))
+         (file-name-handler-alist nil)
+         (coding-system-for-read 'no-conversion)
+         (coding-system-for-write 'no-conversion)
+         (source
+          (or source
+              (with-temp-buffer
+                (set-buffer-multibyte nil)
+                (insert-file-contents-literally request)
+                (delete-file request)
+                (buffer-string))))
+         (line
+          (if (>= (float-time) deadline)
+              "expired"
+            (unless waits
+              (advice-add 'sit-for :around #'emacs-runtime-mcp-eval--sit-for))
+            (unwind-protect
+                (emacs-runtime-mcp-eval--line
+                 (let ((coding-system-for-read nil)
+                       (coding-system-for-write nil)
+                       (file-name-handler-alist
+                        (default-toplevel-value 'file-name-handler-alist)))
+                   (emacs-runtime-mcp-eval
+                    (decode-coding-string (base64-decode-string source)
+                                          'utf-8-unix)
+                    max)))
+              (unless waits
+                (advice-remove 'sit-for #'emacs-runtime-mcp-eval--sit-for))))))
+    (if (< (length line) 4096)
+        line
+      (with-file-modes #o600
+        (write-region line nil file nil 'quiet nil 'excl))
+      "file")))
+
+(provide 'emacs-runtime-mcp-eval)
+;;; emacs-runtime-mcp-eval.el ends here

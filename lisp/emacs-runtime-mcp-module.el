@@ -1,0 +1,284 @@
+;;; emacs-runtime-mcp-module.el --- Let coding agents work in this Emacs  -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The emacs-runtime-mcp authors
+
+;; SPDX-License-Identifier: MIT
+;; Version: 0.1.0
+;; Package-Requires: ((emacs "28.1"))
+;; Keywords: lisp, tools
+;; URL: https://github.com/emacs-runtime-mcp/emacs-runtime-mcp
+
+;; This file is not part of GNU Emacs.
+
+;;; Commentary:
+
+;; (require 'emacs-runtime-mcp-module) in your init file is the whole
+;; set-up: it loads the native core from beside this file and listens
+;; on a private socket next to the Emacs server's.  To require it is to
+;; ask for the listener; `emacs-runtime-mcp-stop' ends it.
+;;
+;; A connected agent can do whatever you can do in Emacs; see
+;; SECURITY.md.
+;;
+;; This file is the life of the listener and its pump.  How a form is
+;; evaluated is in emacs-runtime-mcp-eval.el; sockets and the queue are
+;; the core's.
+;;
+;; The way of a call: a thread of the core puts it into the queue and
+;; writes one byte to a pipe process.  That process's filter arms a
+;; timer of zero seconds.  The timer's function, the pump, takes the
+;; call, evaluates it and hands the reply back; between two calls it
+;; looks whether the person has typed, and lets them go first.
+
+;;; Code:
+
+(require 'server)
+(require 'emacs-runtime-mcp-eval)
+
+(declare-function emacs-runtime-mcp-core--start "ext:emacs-runtime-mcp-core"
+                  (socket process emacs-version server-name directory))
+(declare-function emacs-runtime-mcp-core--stop "ext:emacs-runtime-mcp-core" ())
+(declare-function emacs-runtime-mcp-core--take "ext:emacs-runtime-mcp-core"
+                  (heard))
+(declare-function emacs-runtime-mcp-core--finish "ext:emacs-runtime-mcp-core"
+                  (key reply))
+(declare-function emacs-runtime-mcp-core--status "ext:emacs-runtime-mcp-core"
+                  ())
+
+;;; Options
+
+(defgroup emacs-runtime-mcp nil
+  "Coding agents that work in this Emacs."
+  :group 'tools
+  :prefix "emacs-runtime-mcp-")
+
+(defcustom emacs-runtime-mcp-allow-interaction nil
+  "Whether a form that an agent sent may prompt you.
+If nil, a prompt is an error at once, and nobody waits for an answer
+that you do not know is wanted."
+  :type 'boolean)
+
+;;; State
+
+(defconst emacs-runtime-mcp-module--directory
+  (file-name-directory (or load-file-name buffer-file-name))
+  "Where this file is, and the core beside it.")
+
+(defconst emacs-runtime-mcp-module--budget 0.01
+  "Seconds that the pump goes on before it gives way to the command loop.
+A form is never cut for it; it is looked at between two forms.")
+
+(defvar emacs-runtime-mcp-module--process nil
+  "The pipe process through which the core wakes Emacs.")
+
+(defvar emacs-runtime-mcp-module--heard nil
+  "Non-nil if the pipe process has read something that the pump has yet to see.")
+
+(defvar emacs-runtime-mcp-module--timer nil
+  "The timer that runs the pump, or nil before the first call.")
+
+;;; The pump
+
+(defun emacs-runtime-mcp-module--arm (seconds)
+  "Let the pump run after SECONDS, or as soon as Emacs waits."
+  (unless (memq emacs-runtime-mcp-module--timer timer-list)
+    (setq emacs-runtime-mcp-module--timer
+          (run-at-time seconds nil #'emacs-runtime-mcp-module--pump))))
+
+(defun emacs-runtime-mcp-module--filter (_process _bytes)
+  "Note that the core has calls.
+Forms do not run in here: a filter's Emacs is not quite a person's."
+  (let ((debug-on-error nil))
+    (setq emacs-runtime-mcp-module--heard t)
+    (emacs-runtime-mcp-module--arm 0)))
+
+(defun emacs-runtime-mcp-module--pump ()
+  "Take calls and evaluate them, until there are none or others should go first."
+  (let ((debug-on-error nil)
+        (until (time-add nil emacs-runtime-mcp-module--budget))
+        (more t))
+    (if emacs-runtime-mcp-eval--running
+        ;; A form is waiting, and this runs inside its wait.  If the
+        ;; module brought it, its own pump goes on; if emacsclient did,
+        ;; nobody else tells when it has ended.
+        (unless (nth 4 (emacs-runtime-mcp-core--status))
+          (emacs-runtime-mcp-module--arm 0.02))
+      (while more
+        (let ((call (emacs-runtime-mcp-core--take
+                     (prog1 emacs-runtime-mcp-module--heard
+                       (setq emacs-runtime-mcp-module--heard nil)))))
+          (setq more
+                (and call
+                     (emacs-runtime-mcp-core--finish
+                      (car call)
+                      (emacs-runtime-mcp-eval (nth 1 call) (nth 2 call)))))
+          (when (and more (or (input-pending-p) (time-less-p until nil)))
+            (emacs-runtime-mcp-module--arm 0)
+            (setq more nil)))))))
+
+;;; The place
+
+(defun emacs-runtime-mcp-module--socket ()
+  "Return where to listen: beside the server's socket or file."
+  (concat
+   (or (and server-process (process-get server-process :server-file))
+       (expand-file-name server-name
+                         (if (or server-use-tcp (not server-socket-dir))
+                             server-auth-dir
+                           server-socket-dir)))
+   ".mcp"))
+
+(defun emacs-runtime-mcp-module--warn (format &rest args)
+  "Warn the person with FORMAT and ARGS."
+  (display-warning 'emacs-runtime-mcp (apply #'format-message format args)))
+
+;;; Loading the core
+
+(defun emacs-runtime-mcp-module--load ()
+  "Load the core; return nil, after a warning, if that is not possible."
+  (let ((file (expand-file-name
+               (concat "emacs-runtime-mcp-core"
+                       (or (bound-and-true-p module-file-suffix) ".so"))
+               emacs-runtime-mcp-module--directory))
+        (fallback "agents reach this Emacs through emacsclient only, which is \
+slower and cannot stop a running form"))
+    (condition-case err
+        (cond
+         ((not (and (fboundp 'module-load)
+                    (bound-and-true-p module-file-suffix)))
+          (emacs-runtime-mcp-module--warn
+           "This Emacs was built without support for dynamic modules; %s"
+           fallback)
+          nil)
+         ((not (or (featurep 'emacs-runtime-mcp-core) (file-exists-p file)))
+          (emacs-runtime-mcp-module--warn
+           "%s is missing: run `make install', or `make build' in a checkout; %s"
+           file fallback)
+          nil)
+         (t
+          (unless (featurep 'emacs-runtime-mcp-core)
+            (module-load file))
+          (let ((version (car (emacs-runtime-mcp-core--status))))
+            (or (equal version emacs-runtime-mcp-eval-version)
+                (progn
+                  (emacs-runtime-mcp-module--warn
+                   "The core is of version %s, its Lisp of version %s: \
+install both anew, and restart Emacs, which cannot load a module twice; %s"
+                   version emacs-runtime-mcp-eval-version fallback)
+                  nil)))))
+      (error
+       (emacs-runtime-mcp-module--warn
+        "%s cannot be loaded (%s): build it anew on this machine with \
+`make install'; %s"
+        file (error-message-string err) fallback)
+       nil))))
+
+;;; Commands
+
+;;;###autoload
+(defun emacs-runtime-mcp-start ()
+  "Listen for agents.
+The socket is that of the Emacs server with \".mcp\" appended, so an
+agent that is told a server name, a socket or a server file finds it.
+Return non-nil if this Emacs listens."
+  (interactive)
+  (when (emacs-runtime-mcp-module--load)
+    (if (nth 1 (emacs-runtime-mcp-core--status))
+        (progn (message "emacs-runtime-mcp listens already") t)
+      (condition-case err
+          (let (;; With its default a read from the pipe waits until
+                ;; more may have come: 50 ms a call before Emacs 30.
+                (process-adaptive-read-buffering nil))
+            (setq emacs-runtime-mcp-module--process
+                  (make-pipe-process
+                   :name "emacs-runtime-mcp" :buffer nil :noquery t
+                   :coding 'no-conversion
+                   :filter #'emacs-runtime-mcp-module--filter
+                   :sentinel #'ignore))
+            (emacs-runtime-mcp-core--start
+             (encode-coding-string
+              (expand-file-name (emacs-runtime-mcp-module--socket)) 'utf-8)
+             emacs-runtime-mcp-module--process
+             emacs-version server-name
+             (emacs-runtime-mcp-eval--valid default-directory))
+            (advice-add 'sit-for :around #'emacs-runtime-mcp-eval--sit-for)
+            (add-hook 'kill-emacs-hook #'emacs-runtime-mcp-stop)
+            t)
+        (error
+         (emacs-runtime-mcp-module--end)
+         (emacs-runtime-mcp-module--warn
+          "Cannot listen for agents: %s" (error-message-string err))
+         nil)))))
+
+(defun emacs-runtime-mcp-module--end ()
+  "End what `emacs-runtime-mcp-start' began outside the core."
+  (remove-hook 'kill-emacs-hook #'emacs-runtime-mcp-stop)
+  (advice-remove 'sit-for #'emacs-runtime-mcp-eval--sit-for)
+  (when (timerp emacs-runtime-mcp-module--timer)
+    (cancel-timer emacs-runtime-mcp-module--timer))
+  (when emacs-runtime-mcp-module--process
+    (delete-process emacs-runtime-mcp-module--process))
+  (setq emacs-runtime-mcp-module--process nil
+        emacs-runtime-mcp-module--timer nil
+        emacs-runtime-mcp-module--heard nil))
+
+(defun emacs-runtime-mcp-stop ()
+  "Stop listening for agents.
+Calls that wait are answered as not started; one that runs is still
+answered.  Return non-nil if this Emacs listened."
+  (interactive)
+  (remove-hook 'emacs-startup-hook #'emacs-runtime-mcp-start)
+  (when (featurep 'emacs-runtime-mcp-core)
+    (prog1 (emacs-runtime-mcp-core--stop)
+      (emacs-runtime-mcp-module--end))))
+
+(defun emacs-runtime-mcp-restart ()
+  "Stop listening and listen again, where the server is now."
+  (interactive)
+  (emacs-runtime-mcp-stop)
+  (emacs-runtime-mcp-start))
+
+(defun emacs-runtime-mcp-status ()
+  "Say whether agents can reach this Emacs, and where.
+Return the text."
+  (interactive)
+  (let* ((status (and (featurep 'emacs-runtime-mcp-core)
+                      (emacs-runtime-mcp-core--status)))
+         (socket (nth 1 status))
+         (wanted (expand-file-name (emacs-runtime-mcp-module--socket)))
+         (text
+          (cond
+           ((not status) "The native core is not loaded")
+           ((not socket)
+            (if (memq #'emacs-runtime-mcp-start emacs-startup-hook)
+                "Waiting for the end of Emacs's start-up to listen"
+              "Not listening; M-x emacs-runtime-mcp-start"))
+           (t
+            (format "Listening on %s: %d connected, %d calls so far, %d waiting%s%s"
+                    socket (nth 2 status) (nth 5 status) (nth 3 status)
+                    (if emacs-runtime-mcp-eval--running ", one running" "")
+                    (if (equal socket wanted) ""
+                      (format "; the Emacs server is elsewhere by now, \
+agents that select it look at %s: M-x emacs-runtime-mcp-restart moves there"
+                              wanted)))))))
+    (when (called-interactively-p 'interactive)
+      (message "%s" text))
+    text))
+
+;;; Being required
+
+(defun emacs-runtime-mcp-module--start-when-ready ()
+  "Listen now, or at the end of Emacs's start-up.
+Before that nobody knows the server's name: the init file may set it,
+and a named daemon sets it after everything else."
+  (if (or (null after-init-time)
+          (and (daemonp) (not server-process)))
+      (add-hook 'emacs-startup-hook #'emacs-runtime-mcp-start)
+    (emacs-runtime-mcp-start)))
+
+;; A batch Emacs requires this to compile somebody's init file.
+(unless noninteractive
+  (emacs-runtime-mcp-module--start-when-ready))
+
+(provide 'emacs-runtime-mcp-module)
+;;; emacs-runtime-mcp-module.el ends here

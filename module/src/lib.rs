@@ -1,0 +1,156 @@
+//! The part of emacs-runtime-mcp that listens inside Emacs: a dynamic module of few primitives, all
+//! mechanism. Wording, options and decisions are Lisp's, in `emacs-runtime-mcp-module.el`.
+//!
+//! Its threads never touch Lisp; they wake Emacs through a pipe, and Emacs's main thread comes and
+//! takes work. `take` and `finish` are short, and no frame of ours is on the stack while a form runs.
+
+mod connection;
+mod lisp;
+mod outbox;
+mod queue;
+mod server;
+mod socket;
+mod sync;
+mod wake;
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use emacs::{Env, Result, Value, defun};
+use emacs_runtime_mcp_protocol::{ErrorCode, Failure, Hello, PROTOCOL, VERSION};
+
+use crate::lisp::LispReply;
+use crate::server::Server;
+use crate::sync::lock;
+
+emacs::plugin_is_GPL_compatible!();
+
+emacs::__module_init!(init);
+
+/// The feature that loading provides.
+const FEATURE: &str = "emacs-runtime-mcp-core";
+
+/// The one listener of this Emacs.
+static SERVER: Mutex<Option<Server>> = Mutex::new(None);
+
+/// Defines the primitives, once for the whole Emacs. A second copy of the file would bring a second
+/// `SERVER`, and primitives that no longer reach the first: it leaves things as they are.
+///
+/// This stands in for the crate's `#[emacs::module]`, which defines them before one can look.
+fn init(env: &Env) -> Result<Value<'_>> {
+    let feature = env.intern(FEATURE)?;
+    if env.call("featurep", [feature])?.is_not_nil() {
+        return Ok(feature);
+    }
+    *lock(&emacs::init::__PREFIX__) = [FEATURE.to_owned(), "--".to_owned()];
+    for define in lock(&emacs::init::__INIT_FNS__).values() {
+        define(env)?;
+    }
+    env.provide(FEATURE)
+}
+
+/// Listen on SOCKET, an absolute file name, and wake PROCESS, a pipe process, when calls arrive.
+/// EMACS-VERSION, SERVER-NAME and DIRECTORY are told to whoever connects.
+/// Signal an error whose message says why, if that is not possible.
+#[defun]
+fn start(
+    env: &Env,
+    socket: String,
+    process: Value<'_>,
+    emacs_version: String,
+    server_name: String,
+    directory: String,
+) -> Result<()> {
+    let mut server = lock(&SERVER);
+    if server.is_some() {
+        return Err(emacs::Error::msg("listening already"));
+    }
+    let hello = Hello {
+        protocol: PROTOCOL,
+        version: VERSION.to_owned(),
+        emacs_version,
+        pid: std::process::id(),
+        server_name,
+        directory,
+    };
+    *server = Some(Server::start(
+        Path::new(&socket),
+        hello,
+        env.open_channel(process)?,
+    )?);
+    Ok(())
+}
+
+/// Stop listening: remove the socket and withdraw the calls that wait.
+/// A call that is running is still answered.  Return nil if nothing listened.
+#[defun]
+fn stop(env: &Env) -> Result<Value<'_>> {
+    // A form may stop the listener that brought it; its `finish` must still find the queue.
+    let mut server = lock(&SERVER);
+    let listened = server.is_some();
+    if let Some(mut server) = server.take() {
+        server.stop();
+        *lock(&STOPPED) = server.queue().counts().running.then_some(server);
+    }
+    env.intern(if listened { "t" } else { "nil" })
+}
+
+/// The listener that was stopped by a form it had brought, until that form has ended.
+static STOPPED: Mutex<Option<Server>> = Mutex::new(None);
+
+/// Take the next call: a list (KEY EXPRESSION MAX-OUTPUT-CHARS), or nil if there is none or one is
+/// running.  HEARD non-nil says that the pipe process has read since the last time.
+#[defun]
+fn take<'e>(env: &'e Env, heard: Option<Value<'e>>) -> Result<Option<Value<'e>>> {
+    let taken = lock(&SERVER)
+        .as_ref()
+        .and_then(|server| server.take(heard.is_some()));
+    taken
+        .map(|call| env.list((call.key, call.expression, call.max_output_chars)))
+        .transpose()
+}
+
+/// End the call KEY with REPLY, as `emacs-runtime-mcp-eval' returns it.
+/// Return non-nil if more calls wait.
+#[defun]
+fn finish<'e>(env: &'e Env, key: u64, reply: Value<'e>) -> Result<Value<'e>> {
+    // The slot must be freed whatever Lisp hands over.
+    let outcome = reply.into_rust::<LispReply>().map_or_else(
+        |error| {
+            Failure::new(
+                ErrorCode::InternalError,
+                format!("the evaluator's reply is unusable: {error}"),
+            )
+            .into()
+        },
+        |reply| reply.0,
+    );
+    if let Some(stopped) = lock(&STOPPED).take() {
+        stopped.queue().finish(key, outcome);
+        return env.intern("t");
+    }
+    let more = lock(&SERVER)
+        .as_ref()
+        .is_some_and(|server| server.queue().finish(key, outcome));
+    env.intern(if more { "t" } else { "nil" })
+}
+
+/// Return a list (VERSION SOCKET RELAYS WAITING RUNNING TAKEN); SOCKET is nil when nothing listens,
+/// RELAYS is the number of connections, TAKEN that of the calls since listening began.
+#[defun]
+fn status(env: &Env) -> Result<Value<'_>> {
+    let server = lock(&SERVER);
+    let Some(server) = server.as_ref() else {
+        return env.list((VERSION, (), 0_u64, 0_u64, (), 0_u64));
+    };
+    let (socket, relays, counts) = server.status();
+    let running = env.intern(if counts.running { "t" } else { "nil" })?;
+    env.list((
+        VERSION,
+        socket.to_string_lossy().as_ref(),
+        relays as u64,
+        counts.waiting as u64,
+        running,
+        counts.taken,
+    ))
+}

@@ -1,0 +1,298 @@
+//! Lines of input: bytes to lines, and a line to a message or to what is wrong with it. Pure.
+
+use std::fmt;
+
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, Extensions, RequestId};
+use rmcp::model::{GetExtensions, JsonRpcMessage};
+use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+/// Longest line, in bytes: above the largest valid call, in which each of 262,144 characters is
+/// written as a surrogate pair of twelve bytes.
+pub(super) const LINE_MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// Cuts input into lines, keeping no more of one than [`LINE_MAX_BYTES`].
+#[derive(Default)]
+pub(super) struct Lines {
+    buffer: Vec<u8>,
+    /// Where the line that is being read begins.
+    start: usize,
+    /// Up to here there is no newline.
+    searched: usize,
+    /// The line was too long; the rest of it is dropped.
+    discarding: bool,
+    begun: bool,
+}
+
+/// A whole line.
+pub(super) enum Line {
+    /// Its bytes, without what ends it.
+    Whole(Vec<u8>),
+    /// It was longer than the limit.
+    TooLong,
+}
+
+impl Lines {
+    pub(super) fn push(&mut self, mut bytes: &[u8]) {
+        if !self.begun && !bytes.is_empty() {
+            self.begun = true;
+            // Some shells put a byte order mark before what they pipe.
+            bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        }
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.buffer.shrink_to(64 * 1024);
+            (self.start, self.searched) = (0, 0);
+        } else if self.start > 0 && self.buffer.len() + bytes.len() > self.buffer.capacity() {
+            self.buffer.drain(..self.start);
+            self.searched -= self.start;
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole line, or `None` while more bytes are needed.
+    pub(super) fn next(&mut self) -> Option<Line> {
+        let newline = self.buffer[self.searched..]
+            .iter()
+            .position(|&byte| byte == b'\n');
+        let Some(at) = newline else {
+            if self.discarding || self.buffer.len() - self.start > LINE_MAX_BYTES {
+                self.discarding = true;
+                self.start = self.buffer.len();
+            }
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let end = self.searched + at;
+        let line = &self.buffer[self.start..end];
+        let too_long = std::mem::take(&mut self.discarding) || line.len() > LINE_MAX_BYTES;
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let line = if too_long {
+            Line::TooLong
+        } else {
+            Line::Whole(line.to_vec())
+        };
+        (self.start, self.searched) = (end + 1, end + 1);
+        Some(line)
+    }
+}
+
+/// What a line is.
+pub(super) enum Incoming {
+    /// A message for rmcp.
+    Message(Box<ClientJsonRpcMessage>),
+    /// No message; the answer to send, with the id where one could be found.
+    Refused(Option<RequestId>, ErrorData),
+    /// Nothing to answer.
+    Nothing,
+}
+
+/// A key that stood twice in a tool call's arguments; travels in the request's extensions, since a
+/// parsed object no longer shows it.
+#[derive(Debug, Clone)]
+pub(super) struct DuplicateKey(pub(super) String);
+
+/// When the relay had the request; travels in its extensions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrived(pub(super) tokio::time::Instant);
+
+/// Reads one line.
+pub(super) fn read(line: Line) -> Incoming {
+    let line = match line {
+        Line::Whole(line) => line,
+        Line::TooLong => {
+            let message = format!("message too large: more than {LINE_MAX_BYTES} bytes");
+            return refused(None, ErrorCode::INVALID_REQUEST, message);
+        }
+    };
+    if line.trim_ascii().is_empty() {
+        return Incoming::Nothing;
+    }
+    let arrived = Arrived(tokio::time::Instant::now());
+    match serde_json::from_slice::<ClientJsonRpcMessage>(&line) {
+        Ok(mut message) => {
+            if let Some(extensions) = call_extensions(&mut message) {
+                extensions.insert(arrived);
+                if let Some(key) = duplicate_key(&line) {
+                    extensions.insert(DuplicateKey(key));
+                }
+            }
+            Incoming::Message(Box::new(message))
+        }
+        Err(error) => {
+            let head = serde_json::from_slice::<Head>(&line).ok();
+            let id = head.and_then(|head| serde_json::from_value(head.id?).ok());
+            match error.classify() {
+                // Well-formed JSON that is no request, or has an id that can't be one.
+                serde_json::error::Category::Data => {
+                    refused(id, ErrorCode::INVALID_REQUEST, error.to_string())
+                }
+                _ => refused(id, ErrorCode::PARSE_ERROR, error.to_string()),
+            }
+        }
+    }
+}
+
+fn refused(id: Option<RequestId>, code: ErrorCode, message: String) -> Incoming {
+    Incoming::Refused(id, ErrorData::new(code, message, None))
+}
+
+/// The extensions of a message that is a tool call, in whatever shape.
+fn call_extensions(message: &mut ClientJsonRpcMessage) -> Option<&mut Extensions> {
+    match message {
+        JsonRpcMessage::Request(request) if request.request.method() == "tools/call" => {
+            Some(request.request.extensions_mut())
+        }
+        _ => None,
+    }
+}
+
+/// What can be read of a line that is no message: serde skips the rest without looking into it.
+#[derive(Deserialize)]
+struct Head {
+    id: Option<Value>,
+}
+
+fn duplicate_key(line: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Call {
+        params: Params,
+    }
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(default)]
+        arguments: Option<Keys>,
+    }
+    serde_json::from_slice::<Call>(line)
+        .ok()?
+        .params
+        .arguments?
+        .twice
+}
+
+/// An object of which only the first key that stands twice is kept.
+struct Keys {
+    twice: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeysVisitor;
+        impl<'de> Visitor<'de> for KeysVisitor {
+            type Value = Keys;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+                // Kept small: a call with more keys than that is refused for the first unknown one.
+                const KEYS_MAX: usize = 16;
+                let mut seen: Vec<String> = Vec::new();
+                let mut twice = None;
+                while let Some(key) = map.next_key::<String>()? {
+                    map.next_value::<IgnoredAny>()?;
+                    if seen.contains(&key) {
+                        twice.get_or_insert(key);
+                    } else if seen.len() < KEYS_MAX {
+                        seen.push(key);
+                    }
+                }
+                Ok(Keys { twice })
+            }
+        }
+        deserializer.deserialize_map(KeysVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(pieces: &[&[u8]]) -> Vec<String> {
+        let (mut lines, mut all) = (Lines::default(), Vec::new());
+        for piece in pieces {
+            lines.push(piece);
+            while let Some(line) = lines.next() {
+                all.push(match line {
+                    Line::Whole(line) => String::from_utf8(line).unwrap(),
+                    Line::TooLong => "TOO LONG".to_owned(),
+                });
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn lines_come_out_whole_however_they_come_in() {
+        let stream = "\u{feff}a\r\n\nbé\nlast".as_bytes();
+        for cut in 3..stream.len() {
+            assert_eq!(
+                lines(&[&stream[..cut], &stream[cut..]]),
+                ["a", "", "bé"],
+                "cut at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_at_the_limit_passes_and_a_longer_one_is_dropped_to_its_end() {
+        let at = [vec![b'a'; LINE_MAX_BYTES], b"\n".to_vec()].concat();
+        assert_eq!(lines(&[&at])[0].len(), LINE_MAX_BYTES);
+        let half = vec![b'a'; LINE_MAX_BYTES / 2 + 1];
+        assert_eq!(lines(&[&half, &half, &half, b"\nb\n"]), ["TOO LONG", "b"]);
+    }
+
+    fn refusal(line: &str) -> (Option<RequestId>, i32) {
+        match read(Line::Whole(line.as_bytes().to_vec())) {
+            Incoming::Refused(id, error) => (id, error.code.0),
+            _ => panic!("{line}"),
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_by_its_id() {
+        let seven = Some(RequestId::Number(7));
+        for (line, id, code) in [
+            ("not json", None, -32700),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"\ud800"}}"#,
+                seven.clone(),
+                -32700,
+            ),
+            (
+                r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#,
+                None,
+                -32600,
+            ),
+            ("[]", None, -32600),
+            ("7", None, -32600),
+            (
+                r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#,
+                seven.clone(),
+                -32600,
+            ),
+            (r#"{"jsonrpc":"2.0","id":7}"#, seven, -32600),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+                None,
+                -32600,
+            ),
+        ] {
+            assert_eq!(refusal(line), (id, code), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_seen() {
+        let line = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"emacs_eval","arguments":{"expression":"1","timeout_ms":100,"expression":"2"}}}"#;
+        let Incoming::Message(mut message) = read(Line::Whole(line.as_bytes().to_vec())) else {
+            panic!()
+        };
+        let extensions = call_extensions(&mut message).unwrap();
+        assert_eq!(extensions.get::<DuplicateKey>().unwrap().0, "expression");
+        assert!(extensions.get::<Arrived>().is_some());
+    }
+}

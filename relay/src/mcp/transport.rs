@@ -1,0 +1,216 @@
+//! rmcp's transport over our lines: every request that has an id gets an answer, whatever else is
+//! wrong with its line, and a bad line ends nothing.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData, GetMeta,
+    JsonRpcMessage, ProtocolVersion, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::line::{self, Incoming, Lines};
+use super::stdio::{Input, Output};
+
+/// Refusals that may wait to be written; then no more lines are read until the client reads.
+const REFUSALS_MAX: usize = 64;
+
+/// Tells of the two ways in which a client leaves.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watch {
+    /// Cancelled at the end of input.
+    pub(super) input_ended: CancellationToken,
+    /// Cancelled when output can't be written any more.
+    pub(super) output_closed: CancellationToken,
+}
+
+/// A client over stdin and stdout.
+pub(super) struct Stdio {
+    input: Input,
+    lines: Lines,
+    buffer: Vec<u8>,
+    writer: Writer,
+    refusals: Arc<Semaphore>,
+    in_flight: Arc<InFlight>,
+    /// Whether rmcp has a session. Before that a notification would end it.
+    open: bool,
+    watch: Watch,
+}
+
+/// The ids that are not answered yet.
+#[derive(Default)]
+struct InFlight(Mutex<HashSet<RequestId>>);
+
+impl InFlight {
+    /// False where the id is in flight already.
+    fn insert(&self, id: &RequestId) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.clone())
+    }
+
+    fn remove(&self, id: &RequestId) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
+    }
+}
+
+/// Writes whole lines, one after the other.
+#[derive(Clone)]
+struct Writer {
+    output: Arc<tokio::sync::Mutex<Output>>,
+    closed: CancellationToken,
+}
+
+impl Writer {
+    async fn write(&self, message: &ServerJsonRpcMessage) -> io::Result<()> {
+        let mut text = serde_json::to_vec(message)?;
+        text.push(b'\n');
+        let mut output = self.output.lock().await;
+        let written = async {
+            output.write_all(&text).await?;
+            output.flush().await
+        };
+        written.await.inspect_err(|_| self.closed.cancel())
+    }
+}
+
+impl Stdio {
+    pub(super) fn new(input: Input, output: Output, watch: Watch) -> Self {
+        Self {
+            input,
+            lines: Lines::default(),
+            buffer: vec![0; 64 * 1024],
+            writer: Writer {
+                output: Arc::new(tokio::sync::Mutex::new(output)),
+                closed: watch.output_closed.clone(),
+            },
+            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
+            in_flight: Arc::default(),
+            open: false,
+            watch,
+        }
+    }
+
+    /// What of `message` goes on to rmcp.
+    fn admit(&mut self, message: ClientJsonRpcMessage) -> Incoming {
+        match &message {
+            JsonRpcMessage::Request(request) => {
+                if !self.in_flight.insert(&request.id) {
+                    let text = format!(
+                        "id {} is in use by a request that is not answered yet",
+                        request.id
+                    );
+                    let error = ErrorData::new(ErrorCode::INVALID_REQUEST, text, None);
+                    return Incoming::Refused(Some(request.id.clone()), error);
+                }
+                self.open |= opens(&request.request);
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    // It will not be answered.
+                    self.in_flight.remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+        if self.open || matches!(message, JsonRpcMessage::Request(_)) {
+            Incoming::Message(Box::new(message))
+        } else {
+            Incoming::Nothing
+        }
+    }
+
+    /// Answers a line that rmcp never sees, without waiting for the client to read.
+    async fn refuse(&self, id: Option<RequestId>, error: ErrorData) {
+        let Ok(permit) = Arc::clone(&self.refusals).acquire_owned().await else {
+            return;
+        };
+        tracing::debug!(code = error.code.0, message = %error.message, "refused a line");
+        let writer = self.writer.clone();
+        tokio::spawn(async move {
+            let _ = writer.write(&ServerJsonRpcMessage::error(error, id)).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Whether rmcp begins a session with `request`; it stays before one with all others.
+fn opens(request: &ClientRequest) -> bool {
+    match request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::DiscoverRequest(_) | ClientRequest::PingRequest(_) => false,
+        request => {
+            let meta = request.get_meta();
+            meta.missing_required_keys(&ProtocolVersion::V_2026_07_28)
+                .is_empty()
+                && meta
+                    .protocol_version()
+                    .is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version))
+        }
+    }
+}
+
+impl Transport<RoleServer> for Stdio {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let writer = self.writer.clone();
+        match &message {
+            JsonRpcMessage::Response(response) => self.in_flight.remove(&response.id),
+            JsonRpcMessage::Error(error) => {
+                if let Some(id) = &error.id {
+                    self.in_flight.remove(id);
+                }
+            }
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
+        }
+        async move { writer.write(&message).await }
+    }
+
+    /// May be dropped at any await without losing anything: a refusal that was not spawned is the
+    /// only thing lost, and then the relay is ending.
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            while let Some(line) = self.lines.next() {
+                let mut incoming = line::read(line);
+                if let Incoming::Message(message) = incoming {
+                    incoming = self.admit(*message);
+                }
+                match incoming {
+                    Incoming::Message(message) => return Some(*message),
+                    Incoming::Refused(id, error) => self.refuse(id, error).await,
+                    Incoming::Nothing => {}
+                }
+            }
+            match self.input.read(&mut self.buffer).await {
+                Ok(count) if count > 0 => self.lines.push(&self.buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A client that is gone without a word has ended the input just the same.
+                Ok(_) | Err(_) => {
+                    self.watch.input_ended.cancel();
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
