@@ -173,8 +173,8 @@ OUTPUT is a string, perhaps empty."
   (with-current-buffer buffer
     (save-excursion
       (goto-char (point-max))
-      (forward-line -1)
-      (buffer-substring-no-properties (point) (max (point) (1- (point-max)))))))
+      (when (bolp) (forward-line -1))
+      (buffer-substring-no-properties (point) (line-end-position)))))
 
 (defun emacs-runtime-mcp-eval--log-mark ()
   "Return where *Messages* ends now, as a cons (MARKER . LAST-LINE)."
@@ -206,7 +206,12 @@ MARK comes from `emacs-runtime-mcp-eval--log-mark'."
         (save-restriction
           (widen)
           (let* ((known (eq buffer (marker-buffer (car mark))))
-                 (start (if known (car mark) (point-min)))
+                 (start (if known
+                            (if (memq (char-before (car mark)) '(nil ?\n))
+                                (car mark)
+                              ;; Something printed had left its line open.
+                              (min (1+ (car mark)) (point-max)))
+                          (point-min)))
                  (text (buffer-substring-no-properties start (point-max)))
                  ;; An equal first line replaced the last one before it.
                  (before (and known (cdr mark)

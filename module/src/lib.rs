@@ -13,8 +13,10 @@ mod socket;
 mod sync;
 mod wake;
 
+use std::ffi::c_int;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use emacs::{Env, Result, Value, defun};
 use emacs_runtime_mcp_protocol::{ErrorCode, Failure, Hello, PROTOCOL, VERSION};
@@ -25,18 +27,38 @@ use crate::sync::lock;
 
 emacs::plugin_is_GPL_compatible!();
 
-emacs::__module_init!(init);
-
 /// The feature that loading provides.
 const FEATURE: &str = "emacs-runtime-mcp-core";
 
 /// The one listener of this Emacs.
 static SERVER: Mutex<Option<Server>> = Mutex::new(None);
 
-/// Defines the primitives, once for the whole Emacs. A second copy of the file would bring a second
-/// `SERVER`, and primitives that no longer reach the first: it leaves things as they are.
+/// Whether this copy of the file has been initialized.
+static LOADED: AtomicBool = AtomicBool::new(false);
+
+/// Entry point for Emacs's module loader. To load the file again changes nothing.
 ///
-/// This stands in for the crate's `#[emacs::module]`, which defines them before one can look.
+/// With [`init`] it stands in for the crate's `#[emacs::module]`, which can't be initialized twice,
+/// and defines all primitives before one can look whether they are there.
+///
+/// # Safety
+///
+/// `runtime` is what Emacs hands to a module that it loads.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn emacs_module_init(runtime: *mut emacs::raw::emacs_runtime) -> c_int {
+    if LOADED.load(Ordering::SeqCst) {
+        return 0;
+    }
+    // SAFETY: Emacs calls this while it loads the module, when the runtime is valid.
+    let env = unsafe { Env::from_runtime(runtime) };
+    let status = emacs::init::initialize(&env, init);
+    LOADED.store(status == 0, Ordering::SeqCst);
+    status
+}
+
+/// Defines the primitives, once for the whole Emacs. A copy of the file under another name would
+/// bring a second `SERVER`, and primitives that no longer reach the first: it leaves things as they
+/// are.
 fn init(env: &Env) -> Result<Value<'_>> {
     let feature = env.intern(FEATURE)?;
     if env.call("featurep", [feature])?.is_not_nil() {

@@ -56,12 +56,13 @@ async function check(client) {
 // Runs one mode and prints its line; a failure shows what differs and makes the exit code 1.
 export async function run(name, client, transport, version) {
   step = 'connect';
-  const stuck = setTimeout(() => {
+  const stuck = setTimeout(async () => {
     console.log(`FAILED: ${name}: ${step}: nothing within 60 s`);
+    await client.close();
     process.exit(1);
   }, 60_000);
   try {
-    await client.connect(transport);
+    await client.connect(transport, { timeout: 20_000 });
     step = 'protocol version';
     assert.equal(client.getNegotiatedProtocolVersion?.(), version);
     await check(client);

@@ -153,12 +153,11 @@ impl Emacs {
                 }
             }
             let last = !places[nth + 1..].iter().any(server_is_there);
-            if self.transport != Transport::Module && server_is_there(place) {
-                if let Err(why) = place::check_length(place.path()) {
-                    found.objections.push(why);
-                } else if last || server_answers(place).await {
-                    return Ok(Way::Emacsclient(place.clone()));
-                }
+            if self.transport != Transport::Module
+                && server_is_there(place)
+                && (last || server_answers(place).await)
+            {
+                return Ok(Way::Emacsclient(place.clone()));
             }
         }
         Err(self.nowhere(&found))
@@ -227,7 +226,10 @@ impl From<Lost> for Outcome {
 
 /// Whether something that may be a server stands at `place`.
 fn server_is_there(place: &Place) -> bool {
-    std::fs::symlink_metadata(place.path()).is_ok()
+    match place {
+        Place::Socket(path) => std::fs::symlink_metadata(path).is_ok(),
+        Place::ServerFile(path) => std::fs::metadata(path).is_ok_and(|facts| facts.is_file()),
+    }
 }
 
 /// Whether the server at `place` isn't just left over. Only asked where there is another one to

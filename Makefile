@@ -1,0 +1,47 @@
+# The only list of commands; CI calls nothing else.
+
+PREFIX ?= $(HOME)/.local
+
+# The Emacs under test, and of the demo.
+EMACS ?= emacs
+EMACSCLIENT ?= emacsclient
+export EMACS EMACSCLIENT
+
+CARGO ?= cargo
+SUFFIX := $(if $(filter Darwin,$(shell uname -s)),dylib,so)
+RELAY = target/release/emacs-runtime-mcp
+CORE = lisp/emacs-runtime-mcp-core.$(SUFFIX)
+LISP = $(wildcard lisp/*.el)
+
+.PHONY: help build demo test lint check-lisp install uninstall emacs clean
+
+help: ## what can be done here
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1  \t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+build: ## the relay (target/release/emacs-runtime-mcp) and the native core beside the Lisp
+	$(CARGO) build --release --locked
+	@# By rename: an Emacs may have the old one mapped.
+	@cp target/release/libemacs_runtime_mcp_core.$(SUFFIX) $(CORE).new
+	@cmp -s $(CORE).new $(CORE) && rm $(CORE).new || mv -f $(CORE).new $(CORE)
+
+demo: emacs build ## watch an agent's calls go into an Emacs and back
+	@$(CARGO) run --release --locked --quiet -p it --bin demo
+
+test: emacs build ## everything; on Emacs 30 too where it can be had
+	@tests/run.sh
+
+emacs:
+	@tests/install-emacs.sh tmux
+
+lint: emacs ## formatting, clippy, layering, Lisp on every Emacs there is, shell
+	@tests/lint.sh
+
+install: build ## into PREFIX (default ~/.local); prints what goes into init.el and the client
+	@tests/install.sh install "$(PREFIX)" $(RELAY) $(CORE) $(LISP)
+
+uninstall: ## remove what install put into PREFIX
+	@tests/install.sh uninstall "$(PREFIX)" $(RELAY) $(CORE) $(LISP)
+
+clean: ## what was built
+	$(CARGO) clean
+	rm -f $(CORE) lisp/*.elc

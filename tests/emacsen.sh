@@ -1,0 +1,24 @@
+#!/bin/sh
+# Which Emacsen a run is for: the one that EMACS names, and where nobody chose, Emacs 30 beside it.
+# To be read by other scripts, from the checkout.
+
+# for_each_emacs COMMAND: runs COMMAND with EMACS and EMACSCLIENT set to each.
+for_each_emacs() {
+    chosen=${EMACS:-emacs}
+    EMACS=$chosen EMACSCLIENT=${EMACSCLIENT:-emacsclient} "$1"
+    [ "$chosen" = emacs ] || return 0
+    second=$(tests/install-emacs-30.sh | tail -n 1)
+    case $second in
+    EMACS=*)
+        # EMACS=PROGRAM EMACSCLIENT=PROGRAM
+        program=${second#EMACS=}
+        EMACS=${program%% *} EMACSCLIENT=${second##*=} "$1"
+        ;;
+    *) echo "$second" ;;
+    esac
+}
+
+lint_lisp() {
+    echo "lint: Lisp on $("$EMACS" --version | head -n 1)"
+    "$EMACS" -Q --batch -L lisp -l tests/lint.el -f emacs-runtime-mcp-lint
+}

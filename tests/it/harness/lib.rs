@@ -1,0 +1,25 @@
+//! What the tests, the demo and the measurements share: an Emacs of their own in a temporary HOME,
+//! and an MCP client that drives the real relay over real pipes. Never the person's own server.
+
+mod emacs;
+mod relay;
+mod say;
+mod scratch;
+mod terminal;
+mod wait;
+
+pub use emacs::{Emacs, EmacsBuilder, emacs_program, emacsclient_program, major_version};
+pub use relay::{Answer, Relay, RelayBuilder, relay_program};
+pub use say::{show, skipped};
+pub use scratch::Scratch;
+pub use terminal::Terminal;
+pub use wait::{wait_for, wait_until};
+
+use std::path::PathBuf;
+
+/// The checkout.
+pub fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .canonicalize()
+        .expect("the checkout is where it was built")
+}

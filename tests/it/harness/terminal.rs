@@ -1,0 +1,178 @@
+//! An Emacs in a terminal, with somebody at the keyboard: `emacs -nw` under tmux.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::{EmacsBuilder, Scratch, emacsclient_program, root, wait_until};
+
+/// A terminal of 100 by 30 in which Emacs runs. Both end with this value.
+#[derive(Debug)]
+pub struct Terminal {
+    server: PathBuf,
+    socket: PathBuf,
+}
+
+impl Terminal {
+    /// Starts `emacs -nw -Q` with the module and a server in `scratch`, and waits for its first
+    /// screen.
+    ///
+    /// # Panics
+    ///
+    /// Where tmux or Emacs don't come up.
+    #[must_use]
+    pub fn start(scratch: &Scratch) -> Self {
+        let builder = EmacsBuilder::new("server");
+        let mut command = builder.command(scratch);
+        command.args(["-nw", "-Q", "-L"]).arg(root().join("lisp"));
+        command.args(["-l", "emacs-runtime-mcp-module", "--eval", "(server-start)"]);
+        // tmux hands its command to a shell of its own; a script keeps all quoting out of it.
+        let script = scratch.path().join("emacs-in-terminal");
+        fs::write(&script, shell_script(&command)).expect("a script");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a script");
+        let terminal = Self {
+            server: scratch.path().join("tmux"),
+            socket: builder.socket(scratch),
+        };
+        let status = terminal
+            .tmux()
+            .args([
+                "-f",
+                "/dev/null",
+                "new-session",
+                "-d",
+                "-x",
+                "100",
+                "-y",
+                "30",
+            ])
+            .arg(&script)
+            .status()
+            .expect("tmux");
+        assert!(status.success());
+        wait_until("Emacs in the terminal", || {
+            terminal.module_socket().exists() && terminal.screen().contains("*scratch*")
+        });
+        terminal
+    }
+
+    fn tmux(&self) -> Command {
+        let mut tmux = Command::new("tmux");
+        tmux.arg("-S")
+            .arg(&self.server)
+            .env_remove("TMUX")
+            .stdin(Stdio::null());
+        tmux
+    }
+
+    /// Its server's socket.
+    #[must_use]
+    pub fn socket(&self) -> &std::path::Path {
+        &self.socket
+    }
+
+    fn module_socket(&self) -> PathBuf {
+        self.socket.with_extension("mcp")
+    }
+
+    /// What is to be seen.
+    ///
+    /// # Panics
+    ///
+    /// Where tmux fails.
+    #[must_use]
+    pub fn screen(&self) -> String {
+        let output = self
+            .tmux()
+            .args(["capture-pane", "-p"])
+            .output()
+            .expect("tmux");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Types `text` as it is.
+    ///
+    /// # Panics
+    ///
+    /// Where tmux fails.
+    pub fn r#type(&self, text: &str) {
+        assert!(
+            self.tmux()
+                .args(["send-keys", "-l", text])
+                .status()
+                .expect("tmux")
+                .success()
+        );
+    }
+
+    /// Presses a key by tmux's name of it, as C-g or M-x.
+    ///
+    /// # Panics
+    ///
+    /// Where tmux fails.
+    pub fn press(&self, key: &str) {
+        assert!(
+            self.tmux()
+                .args(["send-keys", key])
+                .status()
+                .expect("tmux")
+                .success()
+        );
+    }
+
+    /// What plain emacsclient prints for `form`.
+    ///
+    /// # Panics
+    ///
+    /// Where it fails.
+    pub fn ask(&self, form: &str) -> String {
+        let output = Command::new(emacsclient_program())
+            .arg("--alternate-editor=false")
+            .arg(format!("--socket-name={}", self.socket.display()))
+            .args(["--eval", form])
+            .env_remove("EMACS_SOCKET_NAME")
+            .stdin(Stdio::null())
+            .output()
+            .expect("an emacsclient; set EMACSCLIENT");
+        assert!(output.status.success(), "{form}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Waits until the screen shows `text`.
+    pub fn wait_for_text(&self, text: &str) {
+        wait_until(&format!("{text:?} on the screen"), || {
+            self.screen().contains(text)
+        });
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.tmux().arg("kill-server").status();
+    }
+}
+
+/// A script that runs `command` in its environment.
+fn shell_script(command: &Command) -> String {
+    let quote =
+        |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy().replace('\'', "'\\''"));
+    let mut script = String::from("#!/bin/sh\n");
+    for (name, value) in command.get_envs() {
+        // The terminal is tmux's own.
+        if name == "TERM" {
+            continue;
+        }
+        match value {
+            Some(value) => {
+                script += &format!("export {}={}\n", name.to_string_lossy(), quote(value))
+            }
+            None => script += &format!("unset {}\n", name.to_string_lossy()),
+        }
+    }
+    script += &format!("exec {}", quote(command.get_program()));
+    for argument in command.get_args() {
+        script += &format!(" {}", quote(argument));
+    }
+    script + "\n"
+}

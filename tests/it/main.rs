@@ -1,0 +1,22 @@
+//! The tests of the whole: the real relay, a real Emacs, the real module, over real pipes.
+
+/// The official MCP clients.
+mod clients;
+/// What the contract promises, one list for both paths.
+mod contract;
+/// Emacs and relay come, go and break.
+mod life;
+/// Several relays, many calls, and none at all.
+mod load;
+/// Loading the module, its socket, its warnings.
+mod loading;
+/// Options and environment at start-up.
+mod options;
+/// Cases of a path of its own: what only emacsclient or only the module can do wrong.
+mod paths;
+/// The person who sits in front of Emacs.
+mod person;
+/// Which Emacs a relay finds.
+mod selection;
+/// Versions, names and headers that must agree.
+mod tidy;

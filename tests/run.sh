@@ -1,0 +1,20 @@
+#!/bin/sh
+# Runs every test: those of the crates, and then, on each Emacs there is, the Lisp's own and those of
+# the whole.
+set -eu
+cd "$(dirname "$0")/.."
+. tests/emacsen.sh
+
+cargo test --quiet --locked --workspace --exclude it
+cargo build --quiet --locked --tests -p it
+
+on_one_emacs() {
+    echo
+    echo "== $("$EMACS" --version | head -n 1)"
+    for file in tests/*-tests.el; do
+        [ -e "$file" ] || continue
+        "$EMACS" -Q --batch -L lisp -l "$file" -f ert-run-tests-batch-and-exit
+    done
+    cargo test --quiet --locked -p it
+}
+for_each_emacs on_one_emacs
