@@ -20,6 +20,8 @@ help: ## what can be done here
 
 build: ## the relay (target/release/emacs-runtime-mcp) and the native core beside the Lisp
 	$(CARGO) build --release --locked
+	@# What was compiled by hand from older source would be loaded instead of it.
+	@rm -f lisp/*.elc
 	@# By rename: an Emacs may have the old one mapped.
 	@cp target/release/libemacs_runtime_mcp_core.$(SUFFIX) $(CORE).new
 	@cmp -s $(CORE).new $(CORE) && rm $(CORE).new || mv -f $(CORE).new $(CORE)

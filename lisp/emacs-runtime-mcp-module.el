@@ -86,14 +86,14 @@ A form is never cut for it; it is looked at between two forms.")
           (run-at-time seconds nil #'emacs-runtime-mcp-module--pump))))
 
 (defun emacs-runtime-mcp-module--filter (_process _bytes)
-  "Note that the core has calls.
+  "Let the pump run: there is work.
 Forms do not run in here: a filter's Emacs is not quite a person's."
   (let ((debug-on-error nil))
     (setq emacs-runtime-mcp-module--heard t)
     (emacs-runtime-mcp-module--arm 0)))
 
 (defun emacs-runtime-mcp-module--pump ()
-  "Take calls and evaluate them, until there are none or others should go first."
+  "Take forms and evaluate them until there are none, or others go first."
   (let ((debug-on-error nil)
         (until (time-add nil emacs-runtime-mcp-module--budget))
         (more t))
