@@ -42,10 +42,8 @@
 (defconst emacs-runtime-mcp-eval--message-max 4096
   "How many characters of an error message are kept; the rest is cut.")
 
-(defconst emacs-runtime-mcp-eval--log-max 32768
-  "How many lines *Messages* may have while a form runs.
-With its usual few the first messages of a chatty form would be
-gone before they are read; the next message outside trims it again.")
+(defconst emacs-runtime-mcp-eval--patience 10000
+  "How many characters are printed by uncompiled Lisp before it is compiled.")
 
 (defvar emacs-runtime-mcp-allow-interaction nil
   "Non-nil means a form may prompt; a call can then wait for a person.")
@@ -58,6 +56,8 @@ gone before they are read; the next message outside trims it again.")
 (defvar print-symbols-bare)
 (defvar print-unreadable-function)
 (defvar print-integers-as-characters)
+(defvar byte-compile-warnings)
+(defvar byte-compile-verbose)
 
 ;;; Reading
 
@@ -84,6 +84,22 @@ string is open, or there are only comments"))
      (emacs-runtime-mcp-eval--failure
       'invalid_expression (emacs-runtime-mcp-eval--name (car err))
       (emacs-runtime-mcp-eval--message err)))))
+
+;;; Compiling itself
+
+(defun emacs-runtime-mcp-eval--interpreted-p (symbol)
+  "Return non-nil if SYMBOL's function is Lisp that is not compiled."
+  (let ((function (symbol-function symbol)))
+    (not (or (subrp function) (byte-code-function-p function)))))
+
+(defun emacs-runtime-mcp-eval--compile (symbol)
+  "Compile SYMBOL's function, unless it is compiled, without a word."
+  (when (emacs-runtime-mcp-eval--interpreted-p symbol)
+    (let ((byte-compile-warnings nil)
+          (byte-compile-verbose nil)
+          (inhibit-message t)
+          (message-log-max nil))
+      (byte-compile symbol))))
 
 ;;; Printing
 
@@ -123,12 +139,27 @@ or a character that Unicode doesn't have U+FFFD."
 (defun emacs-runtime-mcp-eval--print (value max)
   "Print VALUE as `prin1-to-string' does by default, keeping MAX characters.
 Return a cons (TEXT . CHARS); CHARS counts all of them."
-  (let ((chars 0) (kept nil))
-    (emacs-runtime-mcp-eval--with-default-print
-      (prin1 value (lambda (char)
+  (let ((chars 0)
+        (kept nil)
+        ;; Emacs calls the sink for each character.  As source, which is
+        ;; how it travels through emacsclient, that is slow, and to load
+        ;; the compiler takes as long as a few thousand characters.
+        (patience (and (emacs-runtime-mcp-eval--interpreted-p
+                        'emacs-runtime-mcp-eval--print)
+                       emacs-runtime-mcp-eval--patience)))
+    (if (catch 'emacs-runtime-mcp-eval--slow
+          (emacs-runtime-mcp-eval--with-default-print
+            (prin1 value
+                   (lambda (char)
                      (when (< chars max) (push char kept))
-                     (setq chars (1+ chars)))))
-    (cons (concat (nreverse kept)) chars)))
+                     (setq chars (1+ chars))
+                     (when (eq chars patience)
+                       (throw 'emacs-runtime-mcp-eval--slow t)))))
+          nil)
+        (progn
+          (emacs-runtime-mcp-eval--compile 'emacs-runtime-mcp-eval--print)
+          (emacs-runtime-mcp-eval--print value max))
+      (cons (concat (nreverse kept)) chars))))
 
 ;;; Replies
 
@@ -281,6 +312,22 @@ The command loop's own tags would close the person's minibuffer."
       (unless left (setq tag 'exit)))
     (if left value (signal 'no-catch (list tag nil)))))
 
+(defun emacs-runtime-mcp-eval--trim-log (start max)
+  "Trim *Messages* to what the person wants to keep.
+START is a marker of where it ended before the form, MAX the person's
+`message-log-max'; the form was allowed to log without bound, so that
+its first messages were not gone before they could be read."
+  (when (marker-buffer start)
+    (with-current-buffer (marker-buffer start)
+      (let ((inhibit-read-only t))
+        (cond
+         ((null max) (delete-region start (point-max)))
+         ((and (natnump max) (> (- (point-max) start) 65536))
+          (save-excursion
+            (goto-char (point-max))
+            (forward-line (- max))
+            (delete-region (point-min) (point)))))))))
+
 (defun emacs-runtime-mcp-eval--run (form max)
   "Evaluate FORM and return a reply whose value is cut after MAX characters."
   (let* ((written 0)
@@ -290,13 +337,14 @@ The command loop's own tags would close the person's minibuffer."
                     (push char kept))
                   (setq written (1+ written))))
          (mark (emacs-runtime-mcp-eval--log-mark))
-         (log message-log-max)
+         (log-start (copy-marker (car mark)))
+         (log-max message-log-max)
+         (shown (current-message))
          (drain (lambda ()
                   (mapc write (emacs-runtime-mcp-eval--logged mark))))
          (ended (emacs-runtime-mcp-eval--undo-before
                  undo-auto--undoably-changed-buffers))
-         (changed nil)
-         (log-start (and (null log) (copy-marker (car mark)))))
+         (changed nil))
     (unwind-protect
         (condition-case err
             (let ((printed
@@ -311,11 +359,7 @@ The command loop's own tags would close the person's minibuffer."
                              (inhibit-message t)
                              (inhibit-interaction
                               (not emacs-runtime-mcp-allow-interaction))
-                             (message-log-max
-                              (if (eq log t)
-                                  t
-                                (max (or log 0)
-                                     emacs-runtime-mcp-eval--log-max)))
+                             (message-log-max t)
                              (standard-output
                               (lambda (char)
                                 (funcall drain)
@@ -333,12 +377,12 @@ The command loop's own tags would close the person's minibuffer."
               (emacs-runtime-mcp-eval--name (car err))
               (emacs-runtime-mcp-eval--message err))))
       (emacs-runtime-mcp-eval--undo-after ended changed)
-      (when (and log-start (marker-buffer log-start))
-        ;; A person without a log keeps none.
-        (with-current-buffer (marker-buffer log-start)
-          (let ((inhibit-read-only t))
-            (delete-region log-start (point-max))))
-        (set-marker log-start nil))
+      (emacs-runtime-mcp-eval--trim-log log-start log-max)
+      ;; Even a message that is not displayed clears the echo area.
+      (when (and shown (not (equal shown (current-message))))
+        (let ((message-log-max nil))
+          (message "%s" shown)))
+      (set-marker log-start nil)
       (set-marker (car mark) nil))))
 
 ;; With interaction inhibited even `sit-for' signals, since it waits by

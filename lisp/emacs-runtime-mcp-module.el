@@ -173,6 +173,16 @@ install both anew, and restart Emacs, which cannot load a module twice; %s"
         file (error-message-string err) fallback)
        nil))))
 
+(defun emacs-runtime-mcp-module--compile ()
+  "Compile the evaluator where it was loaded as source.
+It is the code around every form of an agent."
+  (mapatoms
+   (lambda (symbol)
+     (when (and (fboundp symbol)
+                (string-prefix-p "emacs-runtime-mcp-eval" (symbol-name symbol))
+                (not (macrop symbol)))
+       (emacs-runtime-mcp-eval--compile symbol)))))
+
 ;;; Commands
 
 ;;;###autoload
@@ -189,6 +199,7 @@ Return non-nil if this Emacs listens."
           (let (;; With its default a read from the pipe waits until
                 ;; more may have come: 50 ms a call before Emacs 30.
                 (process-adaptive-read-buffering nil))
+            (emacs-runtime-mcp-module--compile)
             (setq emacs-runtime-mcp-module--process
                   (make-pipe-process
                    :name "emacs-runtime-mcp" :buffer nil :noquery t
@@ -224,8 +235,8 @@ Return non-nil if this Emacs listens."
 
 (defun emacs-runtime-mcp-stop ()
   "Stop listening for agents.
-Calls that wait are answered as not started; one that runs is still
-answered.  Return non-nil if this Emacs listened."
+Calls that wait are given back unbegun, and may come by emacsclient;
+one that runs is still answered.  Return non-nil if this Emacs listened."
   (interactive)
   (remove-hook 'emacs-startup-hook #'emacs-runtime-mcp-start)
   (when (featurep 'emacs-runtime-mcp-core)

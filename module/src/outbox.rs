@@ -38,7 +38,7 @@ impl Outbox {
     /// Puts `message` in line. Lost without a word where the connection is over: nobody waits.
     pub(crate) fn send(&self, message: FromModule) {
         let mut state = lock(&self.state);
-        if matches!(message, FromModule::Reply(_)) {
+        if matches!(message, FromModule::Reply(_) | FromModule::Withdrawn { .. }) {
             state.open_calls = state.open_calls.saturating_sub(1);
         }
         if !state.closed {
@@ -114,7 +114,7 @@ impl Outbox {
 fn size(message: &FromModule) -> usize {
     match message {
         FromModule::Reply(reply) => reply.outcome.text_bytes() + 256,
-        FromModule::Hello(_) | FromModule::Refused { .. } => 256,
+        FromModule::Hello(_) | FromModule::Refused { .. } | FromModule::Withdrawn { .. } => 256,
     }
 }
 

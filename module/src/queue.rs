@@ -99,6 +99,11 @@ impl Ticket {
         );
     }
 
+    /// Listening has ended: the relay may take another way.
+    fn give_back(&self) {
+        self.outbox.send(FromModule::Withdrawn { id: self.id });
+    }
+
     fn expire(&self) {
         self.withdraw(Failure::timeout(self.timeout_ms, Evaluation::NotStarted));
     }
@@ -120,8 +125,7 @@ impl Queue {
         outbox.call_opened();
         let mut state = lock(&self.state);
         if state.closed {
-            drop(state);
-            ticket.withdraw(stopped());
+            ticket.give_back();
             return false;
         }
         if state.waiting.len() >= limits::QUEUE_MAX_JOBS {
@@ -228,7 +232,7 @@ impl Queue {
         let mut state = lock(&self.state);
         state.closed = true;
         for job in state.waiting.drain(..) {
-            job.ticket.withdraw(stopped());
+            job.ticket.give_back();
         }
         self.changed.notify_all();
     }
@@ -286,14 +290,6 @@ fn next_deadline(state: &State) -> Option<Instant> {
     waiting
         .chain(running.map(|running| running.ticket.deadline + UNKNOWN_AFTER))
         .min()
-}
-
-fn stopped() -> Failure {
-    Failure::new(
-        ErrorCode::EmacsUnavailable,
-        "emacs-runtime-mcp was stopped in Emacs before this form began; \
-         M-x emacs-runtime-mcp-start listens again",
-    )
 }
 
 #[cfg(test)]
@@ -437,7 +433,7 @@ mod tests {
         queue.push(&outbox, eval(2, 1_000));
         let taken = queue.take().unwrap();
         queue.close();
-        assert_eq!(evaluation(&reply(&outbox)), Some(Evaluation::NotStarted));
+        assert_eq!(outbox.next(), Some(FromModule::Withdrawn { id: 2 }));
         queue.finish(taken.key, value("x"));
         assert_eq!(reply(&outbox).outcome, value("x"));
     }

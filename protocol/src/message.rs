@@ -56,6 +56,12 @@ pub enum FromModule {
     },
     /// Answer to an [`Eval`].
     Reply(Reply),
+    /// Instead of a reply: listening has ended, and this call will never begin. The relay may take
+    /// another way with it.
+    Withdrawn {
+        /// Id of the [`Eval`].
+        id: u64,
+    },
 }
 
 /// Who listens.
@@ -156,6 +162,10 @@ mod tests {
                     .into(),
             }),
             r#"{"reply":{"id":8,"queue_ms":3,"outcome":{"failure":{"code":"evaluation_timeout","message":"late","data":{"evaluation":"not_started"}}}}}"#,
+        );
+        golden(
+            &FromModule::Withdrawn { id: 9 },
+            r#"{"withdrawn":{"id":9}}"#,
         );
         golden(
             &FromModule::Refused {

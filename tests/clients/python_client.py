@@ -36,7 +36,7 @@ def same(what, got, want):
 
 async def check(mode):
     server = StdioServerParameters(command=sys.argv[1], args=sys.argv[2:])
-    with anyio.fail_after(60):
+    with anyio.fail_after(60):  # seconds
         async with Client(server, mode=mode) as client:
             same("protocol version", client.protocol_version, VERSIONS[mode])
             tools = (await client.list_tools()).tools
@@ -80,6 +80,6 @@ for mode in VERSIONS:
     except Exception as error:
         failed = True
         for cause in causes(error):
-            text = str(cause) if isinstance(cause, AssertionError) else f"{type(cause).__name__}: {cause}"
+            text = str(cause) if isinstance(cause, AssertionError) else repr(cause)
             print(f"FAILED: {name}: {text}", flush=True)
 sys.exit(failed)

@@ -292,6 +292,25 @@ fn the_whole_runs_under_module_assertions() {
     assert!(emacs.is_alive());
 }
 
+#[test]
+fn a_checkout_works_as_source_and_compiles_its_evaluator() {
+    for name in ["t", "named é"] {
+        let scratch = Scratch::new();
+        let emacs = EmacsBuilder::new(name)
+            .lisp(root().join("lisp"))
+            .start(&scratch);
+        let mut relay = RelayBuilder::to(&emacs)
+            .arg("--transport")
+            .arg("module")
+            .start();
+        assert_eq!(
+            relay.value("(byte-code-function-p (symbol-function 'emacs-runtime-mcp-eval))"),
+            "t"
+        );
+        assert_eq!(warnings(&emacs), "\"\"");
+    }
+}
+
 /// The installed form: `make install` into a prefix of the test's own, and the two lines it prints.
 #[test]
 fn the_installed_form_works_with_the_printed_lines() {

@@ -61,14 +61,16 @@ fn messages_of_a_form_leave_the_echo_area_alone() {
     terminal.press("M-:");
     terminal.r#type("(message \"the-persons-own\")");
     terminal.press("Enter");
-    terminal.wait_for_text("the-persons-own");
-    let answer = relay.eval("(progn (message \"from a form\") (sit-for 0.05) 1)");
+    wait_until("the person's message", || {
+        let screen = terminal.screen();
+        screen.contains("\"the-persons-own\"") && !screen.contains("Eval:")
+    });
+    let answer = relay.eval("(progn (message \"from a form\") (sleep-for 0.05) (redisplay) 1)");
     assert_eq!(answer.envelope["output"], "from a form\n");
-    let screen = terminal.screen();
-    assert!(
-        screen.contains("the-persons-own") && !screen.contains("from a form"),
-        "{screen}"
-    );
+    wait_until("the person's message alone", || {
+        let screen = terminal.screen();
+        screen.contains("the-persons-own") && !screen.contains("from a form")
+    });
 }
 
 #[test]

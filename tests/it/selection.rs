@@ -76,7 +76,7 @@ fn by_the_server_file_of_a_tcp_server() {
     tcp.ask(&format!(
         "(progn (run-at-time 0 nil (lambda () (setq server-use-tcp t server-auth-dir {folder:?}) (server-start nil t) \
          (add-to-list 'load-path {:?}) (require 'emacs-runtime-mcp-module))) nil)",
-        harness::root().join("lisp")
+        harness::lisp()
     ));
     let file = folder.join("tcp");
     harness::wait_until("the server file", || {

@@ -15,7 +15,7 @@ use emacs_runtime_mcp_protocol::{
     ErrorCode, Evaluation, Failure, Outcome, Success, VERSION, limits,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -148,7 +148,7 @@ impl Emacsclient {
             Place::Socket(path) => option("--socket-name=", path.as_os_str()),
             Place::ServerFile(path) => option("--server-file=", path.as_os_str()),
         };
-        let mut child = Command::new(&self.program)
+        let child = Command::new(&self.program)
             .arg("--alternate-editor=false")
             .arg(selector)
             .arg("--eval")
@@ -165,8 +165,8 @@ impl Emacsclient {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| SpawnError::Program(self.cannot_run(&error)))?;
-        let stdout = child.stdout.take().expect("piped");
-        let stderr = child.stderr.take().expect("piped");
+        let mut child = Running(Some(child));
+        let (stdout, stderr) = child.streams();
         let room = AtomicUsize::new(limits::REPLY_MAX_BYTES);
         let (stdout, stderr) = tokio::try_join!(collect(stdout, &room), collect(stderr, &room))?;
         let status = child
@@ -192,6 +192,33 @@ impl Emacsclient {
         unavailable(format!(
             "no module listens in Emacs, and {program:?} cannot be run: {error}{hint}"
         ))
+    }
+}
+
+/// An emacsclient that doesn't outlive the call, nor stay behind as a zombie.
+struct Running(Option<Child>);
+
+impl Running {
+    fn streams(&mut self) -> (ChildStdout, ChildStderr) {
+        let child = self.0.as_mut().expect("taken only on drop");
+        (
+            child.stdout.take().expect("piped"),
+            child.stderr.take().expect("piped"),
+        )
+    }
+
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.0.as_mut().expect("taken only on drop").wait().await
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take()
+            && child.id().is_some()
+        {
+            tokio::spawn(async move { child.kill().await });
+        }
     }
 }
 

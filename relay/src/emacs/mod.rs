@@ -28,7 +28,7 @@ pub(crate) struct Emacs {
     transport: Transport,
     finder: Finder,
     connection: Mutex<Option<Arc<Connection>>>,
-    /// Held while connecting, so that calls that arrive together share one connection.
+    /// Held while connecting, so that calls that arrive together share one connection, in order.
     connecting: tokio::sync::Mutex<()>,
     emacsclient: Emacsclient,
     /// The last complaint about a module, said once.
@@ -79,32 +79,46 @@ impl Emacs {
     /// cancelled.
     pub(crate) async fn evaluate(&self, request: &Request, arrived: Instant) -> Answer {
         let deadline = arrived + Duration::from_millis(request.timeout_ms);
-        match tokio::time::timeout_at(deadline, self.way()).await {
-            Ok(Ok(Way::Module(connection))) => self.by_module(&connection, request, deadline).await,
-            Ok(Ok(Way::Emacsclient(place))) => Answer {
-                outcome: self.emacsclient.call(&place, request, deadline).await,
-                via: Some(Via::Emacsclient),
-            },
-            Ok(Err(failure)) => Answer {
-                outcome: failure.into(),
-                via: None,
-            },
-            Err(_) => {
-                let failure = Failure::timeout(request.timeout_ms, Evaluation::NotStarted);
-                Answer {
-                    outcome: failure.into(),
-                    via: None,
+        loop {
+            match tokio::time::timeout_at(deadline, self.way()).await {
+                Ok(Ok(Way::Module(connection))) => {
+                    if let Some(answer) = self.by_module(&connection, request, deadline).await {
+                        return answer;
+                    }
+                    // It has not begun and will not: the next way may be another one.
+                    self.give_up(&connection);
+                }
+                Ok(Ok(Way::Emacsclient(place))) => {
+                    let outcome = self.emacsclient.call(&place, request, deadline).await;
+                    return Answer {
+                        outcome,
+                        via: Some(Via::Emacsclient),
+                    };
+                }
+                Ok(Err(failure)) => {
+                    return Answer {
+                        outcome: failure.into(),
+                        via: None,
+                    };
+                }
+                Err(_) => {
+                    let failure = Failure::timeout(request.timeout_ms, Evaluation::NotStarted);
+                    return Answer {
+                        outcome: failure.into(),
+                        via: None,
+                    };
                 }
             }
         }
     }
 
+    /// Sends `request` to the module; `None` where the module gave it back.
     async fn by_module(
         &self,
         connection: &Connection,
         request: &Request,
         deadline: Instant,
-    ) -> Answer {
+    ) -> Option<Answer> {
         let left = deadline
             .saturating_duration_since(Instant::now())
             .as_millis();
@@ -112,25 +126,28 @@ impl Emacs {
         let call = connection.call(request, left_ms);
         let (outcome, queue_ms) = match tokio::time::timeout_at(deadline + BACKSTOP, call).await {
             Ok(Ok(reply)) => (reply.outcome, reply.queue_ms),
+            Ok(Err(Lost::Withdrawn)) => return None,
             Ok(Err(lost)) => (lost.into(), 0),
             Err(_) => (
                 Failure::timeout(request.timeout_ms, Evaluation::Unknown).into(),
                 0,
             ),
         };
-        Answer {
+        Some(Answer {
             outcome,
             via: Some(Via::Module { queue_ms }),
-        }
+        })
+    }
+
+    /// Uses `connection` for no further call.
+    fn give_up(&self, connection: &Arc<Connection>) {
+        lock(&self.connection).take_if(|kept| Arc::ptr_eq(kept, connection));
     }
 
     /// The way for the next call.
     async fn way(&self) -> Result<Way, Failure> {
-        if self.transport != Transport::Emacsclient
-            && let Some(connection) = self.connected()
-        {
-            return Ok(Way::Module(connection));
-        }
+        // Taken by every call, connected or not: it is fair, so none overtakes those that wait for
+        // the connection.
         let _connecting = self.connecting.lock().await;
         if let Some(connection) = self.connected() {
             return Ok(Way::Module(connection));
@@ -206,7 +223,7 @@ impl Emacs {
 impl From<Lost> for Outcome {
     fn from(lost: Lost) -> Self {
         let (code, what) = match &lost {
-            Lost::Gone => (
+            Lost::Gone | Lost::Withdrawn => (
                 ErrorCode::EmacsUnavailable,
                 "Emacs went away during the call".to_owned(),
             ),

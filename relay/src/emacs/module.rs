@@ -40,6 +40,9 @@ pub(crate) enum Lost {
     /// The connection ended while the call was under way.
     #[error("Emacs ended the connection")]
     Gone,
+    /// The module stopped listening before the form began: it has not run and never will.
+    #[error("the module stopped listening")]
+    Withdrawn,
     /// The module sent what it may not send.
     #[error("{0}")]
     Broken(String),
@@ -103,7 +106,7 @@ impl Connection {
             Ok(Err(lost)) => return Err(unfit(lost.to_string())),
             Ok(Ok(FromModule::Hello(hello))) => hello,
             Ok(Ok(FromModule::Refused { reason })) => return Err(unfit(reason)),
-            Ok(Ok(FromModule::Reply(_))) => {
+            Ok(Ok(FromModule::Reply(_) | FromModule::Withdrawn { .. })) => {
                 return Err(unfit("it answered the hello with a reply".to_owned()));
             }
         };
@@ -131,7 +134,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Lost`]: the form may have run.
+    /// [`Lost`]: except for [`Lost::Withdrawn`], the form may have run.
     pub(crate) async fn call(&self, request: &Request, left_ms: u64) -> Result<Reply, Lost> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -185,10 +188,10 @@ impl Calls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, reply: Reply) {
+    fn answer(&self, id: u64, reply: Result<Reply, Lost>) {
         // Late answers to cancelled calls find nobody.
-        if let Some(waiter) = self.lock().waiting.remove(&reply.id) {
-            let _ = waiter.send(Ok(reply));
+        if let Some(waiter) = self.lock().waiting.remove(&id) {
+            let _ = waiter.send(reply);
         }
     }
 
@@ -220,7 +223,8 @@ async fn serve(
     let receiving = async {
         loop {
             match incoming.next().await {
-                Ok(FromModule::Reply(reply)) => calls.answer(reply),
+                Ok(FromModule::Reply(reply)) => calls.answer(reply.id, Ok(reply)),
+                Ok(FromModule::Withdrawn { id }) => calls.answer(id, Err(Lost::Withdrawn)),
                 Ok(FromModule::Refused { reason }) => return Lost::Broken(reason),
                 Ok(FromModule::Hello(_)) => return Lost::Broken("a second hello".to_owned()),
                 Err(lost) => return lost,

@@ -9,6 +9,8 @@ pub(crate) struct Fixture {
     pub(crate) builder: RelayBuilder,
     pub(crate) emacs: Emacs,
     pub(crate) scratch: Scratch,
+    /// Which path it is; emacsclient's calls take longer, so fewer have to do.
+    pub(crate) by_module: bool,
 }
 
 impl Fixture {
@@ -21,6 +23,7 @@ impl Fixture {
             builder,
             emacs,
             scratch,
+            by_module: true,
         }
     }
 
@@ -33,6 +36,7 @@ impl Fixture {
             builder,
             emacs,
             scratch,
+            by_module: false,
         }
     }
 }

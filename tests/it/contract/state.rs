@@ -14,9 +14,9 @@ on_both_paths! {
     fn the_current_buffer_is_the_selected_windows(on) {
         // B56
         let notes = on.scratch.path().join("notes.org");
-        on.emacs.ask(&format!("(progn (set-window-buffer (selected-window) (find-file-noselect {notes:?})) nil)"));
+        on.emacs.ask(&format!("(progn (set-window-buffer (selected-window) (let (auto-mode-alist) (find-file-noselect {notes:?}))) nil)"));
         assert_eq!(on.relay.value("(buffer-name)"), "\"notes.org\"");
-        assert_eq!(on.relay.value("major-mode"), "org-mode");
+        assert_eq!(on.relay.value("buffer-file-name"), format!("{notes:?}"));
     }
 
     fn binding_is_lexical(on) {

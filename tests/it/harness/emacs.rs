@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::{Scratch, root, wait_until};
+use crate::{Scratch, lisp, wait_until};
 
 /// The Emacs under test: `EMACS`, or the one in `PATH`.
 #[must_use]
@@ -145,10 +145,10 @@ impl EmacsBuilder {
         }
         command.args(&self.before);
         if self.module && self.init.is_none() {
-            let lisp = self.lisp.clone().unwrap_or_else(|| root().join("lisp"));
+            let folder = self.lisp.clone().unwrap_or_else(lisp);
             command
                 .arg("-L")
-                .arg(lisp)
+                .arg(folder)
                 .args(["-l", "emacs-runtime-mcp-module"]);
         }
         let log = fs::File::create(scratch.path().join("emacs.log")).expect("a log");

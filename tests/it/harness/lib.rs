@@ -23,3 +23,9 @@ pub fn root() -> PathBuf {
         .canonicalize()
         .expect("the checkout is where it was built")
 }
+
+/// The Lisp under test: `LISP`, a folder where it is compiled for the Emacs under test, or the
+/// checkout's source.
+pub fn lisp() -> PathBuf {
+    std::env::var_os("LISP").map_or_else(|| root().join("lisp"), PathBuf::from)
+}

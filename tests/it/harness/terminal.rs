@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::{EmacsBuilder, Scratch, emacsclient_program, root, wait_until};
+use crate::{EmacsBuilder, Scratch, emacsclient_program, lisp, wait_until};
 
 /// A terminal of 100 by 30 in which Emacs runs. Both end with this value.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Terminal {
     pub fn start(scratch: &Scratch) -> Self {
         let builder = EmacsBuilder::new("server");
         let mut command = builder.command(scratch);
-        command.args(["-nw", "-Q", "-L"]).arg(root().join("lisp"));
+        command.args(["-nw", "-Q", "-L"]).arg(lisp());
         command.args(["-l", "emacs-runtime-mcp-module", "--eval", "(server-start)"]);
         // tmux hands its command to a shell of its own; a script keeps all quoting out of it.
         let script = scratch.path().join("emacs-in-terminal");
