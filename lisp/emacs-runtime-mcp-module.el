@@ -132,6 +132,12 @@ Forms do not run in here: a filter's Emacs is not quite a person's."
   "Warn the person with FORMAT and ARGS."
   (display-warning 'emacs-runtime-mcp (apply #'format-message format args)))
 
+(defun emacs-runtime-mcp-module--reason (err)
+  "Return the text of ERR, an error of the core or of Emacs."
+  (if (and (eq (car err) 'rust-error) (stringp (cadr err)))
+      (cadr err)
+    (error-message-string err)))
+
 ;;; Loading the core
 
 (defun emacs-runtime-mcp-module--load ()
@@ -170,7 +176,7 @@ install both anew, and restart Emacs, which cannot load a module twice; %s"
        (emacs-runtime-mcp-module--warn
         "%s cannot be loaded (%s): build it anew on this machine with \
 `make install'; %s"
-        file (error-message-string err) fallback)
+        file (emacs-runtime-mcp-module--reason err) fallback)
        nil))))
 
 (defun emacs-runtime-mcp-module--compile ()
@@ -218,7 +224,8 @@ Return non-nil if this Emacs listens."
         (error
          (emacs-runtime-mcp-module--end)
          (emacs-runtime-mcp-module--warn
-          "Cannot listen for agents: %s" (error-message-string err))
+          "Cannot listen for agents: %s"
+          (emacs-runtime-mcp-module--reason err))
          nil)))))
 
 (defun emacs-runtime-mcp-module--end ()

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::{Emacs, EmacsBuilder, RelayBuilder, Scratch, root, wait_until};
+use harness::{Emacs, EmacsBuilder, RelayBuilder, Scratch, Terminal, root, wait_until};
 
 /// The text of *Warnings*.
 fn warnings(emacs: &Emacs) -> String {
@@ -355,6 +355,13 @@ fn the_installed_form_works_with_the_printed_lines() {
         assert_eq!(answer.value(), "t", "{name}");
         assert_eq!(warnings(&emacs), "\"\"");
     }
+    // A plain Emacs, without any server.
+    let scratch = Scratch::new();
+    let terminal = Terminal::start_with_init(&scratch, &lines.join("\n"));
+    let mut relay = RelayBuilder::new().beside(&scratch).start();
+    let answer = relay.eval("(list server-process (featurep 'emacs-runtime-mcp-module))");
+    assert_eq!(answer.value(), "(nil t)");
+    drop(terminal);
     assert!(make("uninstall").status.success());
     let left: Vec<_> = walk(prefix.path());
     assert!(left.is_empty(), "{left:?}");

@@ -89,7 +89,12 @@ impl Emacs {
                     self.give_up(&connection);
                 }
                 Ok(Ok(Way::Emacsclient(place))) => {
-                    let outcome = self.emacsclient.call(&place, request, deadline).await;
+                    let mut outcome = self.emacsclient.call(&place, request, deadline).await;
+                    if let Outcome::Failure(failure) = &mut outcome
+                        && failure.code == ErrorCode::EmacsUnavailable
+                    {
+                        failure.data.looked_at = vec![place.path().display().to_string()];
+                    }
                     return Answer {
                         outcome,
                         via: Some(Via::Emacsclient),

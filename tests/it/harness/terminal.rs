@@ -17,19 +17,28 @@ pub struct Terminal {
 impl Terminal {
     /// Starts `emacs -nw -Q` with the module and a server in `scratch`, and waits for its first
     /// screen.
-    ///
-    /// # Panics
-    ///
-    /// Where tmux or Emacs don't come up.
     #[must_use]
     pub fn start(scratch: &Scratch) -> Self {
         let builder = EmacsBuilder::new("server");
         let mut command = builder.command(scratch);
         command.args(["-nw", "-Q", "-L"]).arg(lisp());
         command.args(["-l", "emacs-runtime-mcp-module", "--eval", "(server-start)"]);
+        Self::run(&command, &builder, scratch)
+    }
+
+    /// Starts `emacs -nw` with this init file, which has to load the module.
+    #[must_use]
+    pub fn start_with_init(scratch: &Scratch, init: &str) -> Self {
+        let builder = EmacsBuilder::new("server").init(init);
+        let mut command = builder.command(scratch);
+        command.arg("-nw");
+        Self::run(&command, &builder, scratch)
+    }
+
+    fn run(command: &Command, builder: &EmacsBuilder, scratch: &Scratch) -> Self {
         // tmux hands its command to a shell of its own; a script keeps all quoting out of it.
         let script = scratch.path().join("emacs-in-terminal");
-        fs::write(&script, shell_script(&command)).expect("a script");
+        fs::write(&script, shell_script(command)).expect("a script");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a script");
         let terminal = Self {
             server: scratch.path().join("tmux"),
@@ -52,7 +61,7 @@ impl Terminal {
             .expect("tmux");
         assert!(status.success());
         wait_until("Emacs in the terminal", || {
-            terminal.module_socket().exists() && terminal.screen().contains("*scratch*")
+            terminal.module_socket().exists() && terminal.screen().contains("File Edit")
         });
         terminal
     }
