@@ -2,10 +2,7 @@
 
 PREFIX ?= $(HOME)/.local
 
-# The Emacs under test, and of the demo.
-EMACS ?= emacs
-EMACSCLIENT ?= emacsclient
-export EMACS EMACSCLIENT
+# EMACS and EMACSCLIENT, in the environment or here, choose the Emacs under test.
 
 CARGO ?= cargo
 SUFFIX := $(if $(filter Darwin,$(shell uname -s)),dylib,so)

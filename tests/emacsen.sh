@@ -5,17 +5,22 @@
 # for_each_emacs COMMAND: runs COMMAND with EMACS and EMACSCLIENT set to each.
 for_each_emacs() {
     chosen=${EMACS:-emacs}
-    EMACS=$chosen EMACSCLIENT=${EMACSCLIENT:-emacsclient} "$1"
+    on_emacs "$1" "$chosen" "${EMACSCLIENT:-emacsclient}"
     [ "$chosen" = emacs ] || return 0
     second=$(tests/install-emacs-30.sh | tail -n 1)
     case $second in
     EMACS=*)
         # EMACS=PROGRAM EMACSCLIENT=PROGRAM
         program=${second#EMACS=}
-        EMACS=${program%% *} EMACSCLIENT=${second##*=} "$1"
+        on_emacs "$1" "${program%% *}" "${second##*=}"
         ;;
     *) echo "$second" ;;
     esac
+}
+
+on_emacs() {
+    export EMACS="$2" EMACSCLIENT="$3"
+    "$1"
 }
 
 lint_lisp() {
