@@ -19,6 +19,9 @@
 ;; - Exactly one form is read before anything is evaluated.
 ;; - The form is evaluated once, with lexical binding, in the buffer of
 ;;   the selected window (not the minibuffer).
+;; - It can be stopped: by a throw from inside its own waits, and by a
+;;   signal that Emacs turns into a call of our `debugger'.  Outside the
+;;   form nothing of that is in force.
 ;; - Whatever it returns or signals becomes a reply whose strings are
 ;;   valid Unicode.  Of a printed value no more than the asked number
 ;;   of characters is kept in memory, and all are counted.
@@ -51,21 +54,85 @@
 (defvar emacs-runtime-mcp-eval--running nil
   "Non-nil while a form runs, whichever path brought it.")
 
+(defvar emacs-runtime-mcp-eval--stage nil
+  "While a form runs, the function that keeps book of it.
+It is called with `enter' when the form is about to begin, and returns
+nil if it must not; with `thrown' when we were called out of the form,
+and returns non-nil if the form is to be stopped; and with `leave' when
+it has ended.")
+
+(defvar emacs-runtime-mcp-eval--saved nil
+  "Alist of the top-level values of `--bound' before the running form.")
+
+(defvar emacs-runtime-mcp-eval--lost #'ignore
+  "Function to call with a reply when the running form was lost.
+A form is lost when Emacs runs out of C stack: it jumps to its command
+loop then and unwinds nothing.")
+
+(defconst emacs-runtime-mcp-eval--bound
+  '(debugger debug-on-event debug-on-error debug-on-signal debug-on-quit
+    debug-on-next-call inhibit-debugger debug-ignored-errors
+    internal-when-entered-debugger throw-on-input quit-flag inhibit-quit
+    inhibit-interaction inhibit-message message-log-max standard-output
+    deactivate-mark this-command last-command current-prefix-arg
+    undo-auto--undoably-changed-buffers max-lisp-eval-depth
+    max-specpdl-size print-length print-level print-circle print-quoted
+    print-gensym print-number-table print-continuous-numbering
+    print-escape-newlines print-escape-control-characters
+    print-escape-multibyte print-escape-nonascii
+    print-charset-text-property float-output-format
+    emacs-runtime-mcp-eval--running emacs-runtime-mcp-eval--stage)
+  "What is bound around a form, and what a form that recurses may raise.")
+
 ;; The person's state that a form is kept away from.
 (defvar undo-auto--undoably-changed-buffers)
 (defvar print-symbols-bare)
 (defvar print-unreadable-function)
 (defvar print-integers-as-characters)
+(defvar inhibit-debugger)
+(defvar debug-on-event)
 (defvar byte-compile-warnings)
 (defvar byte-compile-verbose)
 
 ;;; Reading
 
+(defun emacs-runtime-mcp-eval--nesting (source)
+  "Return how deep SOURCE nests, at least; quotes count as levels."
+  (let ((at 0) (depth 0) (quotes 0) (deepest 0) (in-string nil)
+        (length (length source)))
+    (while (setq at (string-match (if in-string "[\"\\]" "[^ \t\n\f\r]")
+                                  source at))
+      (let ((char (aref source at)))
+        (setq at (1+ at))
+        (cond
+         ((eq char ?\\) (setq at (min length (1+ at))))
+         ((eq char ?\") (setq in-string (not in-string)))
+         (in-string)
+         ((memq char '(?\( ?\[)) (setq depth (+ depth quotes 1)))
+         ((memq char '(?\) ?\])) (setq depth (1- depth)))
+         ((eq char ?\;)
+          (setq at (or (string-match "\n" source at) length)))
+         ((eq char ??)
+          ;; A backslash after it skips one more by itself.
+          (unless (and (< at length) (eq (aref source at) ?\\))
+            (setq at (min length (1+ at))))))
+        (setq quotes (if (memq char '(?' ?` ?,)) (1+ quotes) 0)
+              deepest (max deepest (+ depth quotes)))))
+    deepest))
+
 (defun emacs-runtime-mcp-eval--read (source)
   "Return a list of the one form in SOURCE, or a reply why there is none."
   (condition-case err
       (let* ((read-circle t)
-             (read (read-from-string source))
+             (read (progn
+                     (when (and (< emacs-major-version 29)
+                                (> (length source) 10000)
+                                (> (emacs-runtime-mcp-eval--nesting source)
+                                   10000))
+                       (signal 'invalid-read-syntax
+                               '("nested deeper than the 10,000 levels \
+that Emacs before 29 can read without running out of stack")))
+                     (read-from-string source)))
              (rest (string-match "[^ \t\n\r\f\v\u00a0]" source (cdr read))))
         (if (not rest)
             (list (car read))
@@ -355,10 +422,7 @@ its first messages were not gone before they could be read."
                              (this-command this-command)
                              (last-command last-command)
                              (current-prefix-arg nil)
-                             (inhibit-quit nil)
                              (inhibit-message t)
-                             (inhibit-interaction
-                              (not emacs-runtime-mcp-allow-interaction))
                              (message-log-max t)
                              (standard-output
                               (lambda (char)
@@ -372,7 +436,9 @@ its first messages were not gone before they could be read."
               (funcall drain)
               (emacs-runtime-mcp-eval--success
                printed max (concat (nreverse kept))))
-          (t (emacs-runtime-mcp-eval--failure
+          (t (when (memq (car err) '(quit minibuffer-quit))
+               (emacs-runtime-mcp-eval--calm))
+             (emacs-runtime-mcp-eval--failure
               'elisp_error
               (emacs-runtime-mcp-eval--name (car err))
               (emacs-runtime-mcp-eval--message err))))
@@ -394,9 +460,161 @@ its first messages were not gone before they could be read."
         (apply sit-for args))
     (apply sit-for args)))
 
-(defun emacs-runtime-mcp-eval (source max)
+;; In a daemon without a frame the debugger ends Emacs, by intention.
+(defun emacs-runtime-mcp-eval--debug (debug &rest args)
+  "Call DEBUG with ARGS; within a form it is a prompt like any other."
+  (if (and emacs-runtime-mcp-eval--running inhibit-interaction)
+      (signal 'inhibited-interaction nil)
+    (apply debug args)))
+
+(defun emacs-runtime-mcp-eval--advise (on)
+  "Let `sit-for' and `debug' know of running forms if ON, else no more."
+  (if on
+      (progn
+        (advice-add 'sit-for :around #'emacs-runtime-mcp-eval--sit-for)
+        (advice-add 'debug :around #'emacs-runtime-mcp-eval--debug))
+    (advice-remove 'sit-for #'emacs-runtime-mcp-eval--sit-for)
+    (advice-remove 'debug #'emacs-runtime-mcp-eval--debug)))
+
+;;; Stopping
+
+(defun emacs-runtime-mcp-eval--on-stack-p ()
+  "Return non-nil if a form is being evaluated on this thread's stack.
+Asked of the stack itself: variables would still say so after a jump
+that unwound nothing."
+  (backtrace-frame 0 'emacs-runtime-mcp-eval--guarded))
+
+(defun emacs-runtime-mcp-eval--calm ()
+  "Undo what a signal has set in motion."
+  (setq debug-on-next-call nil
+        debug-on-quit nil
+        quit-flag nil
+        ;; Emacs calls no debugger for a second quit without a key typed
+        ;; since the first call; the quit would unwind by itself, and the
+        ;; first function of a cleanup form would be taken for the form.
+        internal-when-entered-debugger -1))
+
+(defun emacs-runtime-mcp-eval--break (&rest _)
+  "Stop the form if it is to be stopped, else go on.
+This is the `debugger' while a form runs.  Emacs calls it when a signal
+has come; and since a form may set `debug-on-error' itself, also for
+errors, which are none of its business."
+  (emacs-runtime-mcp-eval--calm)
+  (when (emacs-runtime-mcp-eval--on-stack-p)
+    (emacs-runtime-mcp-eval--stop))
+  nil)
+
+(defun emacs-runtime-mcp-eval--stop ()
+  "Throw out of the running form if it is to be stopped.
+To be called only from inside the form."
+  (when (and emacs-runtime-mcp-eval--stage
+             (funcall emacs-runtime-mcp-eval--stage 'thrown))
+    (emacs-runtime-mcp-eval--calm)
+    (throw 'emacs-runtime-mcp-eval--stop 'stopped)))
+
+(defun emacs-runtime-mcp-eval--guard (timer)
+  "See whether the running form is still there; TIMER is this check's.
+It is armed before the form begins and cancelled when it has ended, so
+it runs while the form waits, or when the form was lost."
+  (cond
+   ((or (not (eq (current-thread) main-thread))
+        (emacs-runtime-mcp-eval--on-stack-p))
+    (timer-set-time timer (time-add nil 0.25))
+    (timer-activate timer))
+   (emacs-runtime-mcp-eval--running
+    (emacs-runtime-mcp-eval--recover))))
+
+(defun emacs-runtime-mcp-eval--recover ()
+  "Put back what a lost form has left bound, and answer for it."
+  (dolist (entry emacs-runtime-mcp-eval--saved)
+    (set-default-toplevel-value (car entry) (cdr entry)))
+  (setq emacs-runtime-mcp-eval--saved nil)
+  (when (> (recursion-depth) 0)
+    (display-warning
+     'emacs-runtime-mcp
+     "An agent's form has run out of C stack while a minibuffer or \
+recursive edit was open.  Emacs will end when that is left: save your \
+work now (C-x s), and restart Emacs."
+     :emergency))
+  (funcall emacs-runtime-mcp-eval--lost
+           (emacs-runtime-mcp-eval--failure
+            'elisp_error "stack-overflow"
+            "the form ran out of C stack, by recursion or nesting; Emacs \
+has jumped to its command loop, and no cleanup form has run")))
+
+(defun emacs-runtime-mcp-eval--guarded (stage body)
+  "Call BODY so that it can be stopped, and return its value.
+Return `stopped' if it was, or if STAGE said not to begin.  STAGE is
+as `emacs-runtime-mcp-eval--stage'."
+  (let ((saved nil)
+        (event (default-toplevel-value 'debug-on-event))
+        (guard (timer-create))
+        (result 'stopped)
+        (wanted nil)
+        (left nil))
+    (dolist (variable emacs-runtime-mcp-eval--bound)
+      (when (boundp variable)
+        (push (cons variable (default-toplevel-value variable)) saved)))
+    (setq emacs-runtime-mcp-eval--saved saved)
+    ;; A signal that strikes while another Lisp thread runs is then an
+    ;; event that means nothing; bindings belong to one thread.
+    (set-default-toplevel-value 'debug-on-event nil)
+    (timer-set-function guard #'emacs-runtime-mcp-eval--guard (list guard))
+    (timer-set-time guard '(0 0))
+    (timer-activate guard)
+    (unwind-protect
+        (let* ((emacs-runtime-mcp-eval--running t)
+               (emacs-runtime-mcp-eval--stage stage)
+               (debugger #'emacs-runtime-mcp-eval--break)
+               (debug-on-event 'sigusr2)
+               (debug-on-error nil)
+               ;; Without these two a handler for `quit' swallows every
+               ;; signal.
+               (debug-on-signal t)
+               (internal-when-entered-debugger -1)
+               (debug-on-quit nil)
+               (debug-on-next-call nil)
+               (inhibit-debugger nil)
+               (debug-ignored-errors nil)
+               (throw-on-input nil)
+               (quit-flag nil)
+               (inhibit-quit nil)
+               (inhibit-interaction
+                (not emacs-runtime-mcp-allow-interaction)))
+          (setq result
+                (catch 'emacs-runtime-mcp-eval--stop
+                  (condition-case nil
+                      (if (funcall stage 'enter)
+                          (funcall body)
+                        'stopped)
+                    (quit
+                     (emacs-runtime-mcp-eval--calm)
+                     (emacs-runtime-mcp-eval--failure
+                      'elisp_error "quit" "Quit")))))
+          ;; What the form has set for the person's sake, they get.
+          (setq wanted debug-on-error)
+          ;; A signal between the form's end and `leave' throws past
+          ;; anything that stands here only once.
+          (while (not left)
+            (catch 'emacs-runtime-mcp-eval--stop
+              (condition-case nil
+                  (progn
+                    (funcall stage 'leave)
+                    (setq left t))
+                (quit nil)))
+            ;; A quit flag that is set now would outlive its binding.
+            (emacs-runtime-mcp-eval--calm)))
+      (cancel-timer guard)
+      (set-default-toplevel-value 'debug-on-event event)
+      (when wanted
+        (set-default-toplevel-value 'debug-on-error wanted)))
+    result))
+
+(defun emacs-runtime-mcp-eval (source max stage)
   "Read one form from SOURCE, evaluate it, and return a reply.
-The reply is a vector [CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL]:
+STAGE is a function as `emacs-runtime-mcp-eval--stage'.  The reply is
+the symbol `stopped' if the form was stopped, or not begun since it was
+to be; else a vector [CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL]:
 CODE is nil for a value, else the name of an error code of
 `emacs_eval'; TEXT is the printed value, cut after MAX characters,
 or the error's message; CHARS counts the characters of the whole
@@ -404,11 +622,13 @@ value and TRUNCATED says whether TEXT lacks some; OUTPUT is what
 the form printed and messaged, or nil; SYMBOL is the name of the
 condition that was signalled, or nil.  All strings are valid
 Unicode.  Never called while `emacs-runtime-mcp-eval--running'."
-  (let ((emacs-runtime-mcp-eval--running t)
-        (form (save-match-data (emacs-runtime-mcp-eval--read source))))
-    (if (vectorp form)
-        form
-      (emacs-runtime-mcp-eval--run (car form) max))))
+  (emacs-runtime-mcp-eval--guarded
+   stage
+   (lambda ()
+     (let ((form (save-match-data (emacs-runtime-mcp-eval--read source))))
+       (if (vectorp form)
+           form
+         (emacs-runtime-mcp-eval--run (car form) max))))))
 
 ;;; Through emacsclient
 
@@ -423,16 +643,41 @@ of UTF-8."
                  (format "%s" value)))
              reply " "))
 
+(defun emacs-runtime-mcp-eval--by-deadline (source max deadline)
+  "Evaluate SOURCE with MAX; return a reply, or a symbol why there is none.
+At DEADLINE, in seconds since the epoch, a form that waits is thrown
+out: `stopped'.  One that computes goes on.  `cancelled' says that a
+person stopped it, `expired' that it was too late to begin."
+  (if (>= (float-time) deadline)
+      'expired
+    (let* ((why nil)
+           (stage (lambda (stage)
+                    (cond ((eq stage 'thrown) why)
+                          ((eq stage 'cancel) (setq why 'cancelled))
+                          (t t))))
+           (timer (run-at-time (- deadline (float-time)) nil
+                               (lambda ()
+                                 (setq why (or why 'stopped))
+                                 (when (emacs-runtime-mcp-eval--on-stack-p)
+                                   (emacs-runtime-mcp-eval--stop)))))
+           (advised (advice-member-p #'emacs-runtime-mcp-eval--sit-for
+                                     'sit-for)))
+      (unless advised (emacs-runtime-mcp-eval--advise t))
+      (unwind-protect
+          (let ((reply (emacs-runtime-mcp-eval source max stage)))
+            (if (eq reply 'stopped) why reply))
+        (cancel-timer timer)
+        (unless advised (emacs-runtime-mcp-eval--advise nil))))))
+
 (defun emacs-runtime-mcp-eval-client (source request max deadline file)
   "Evaluate for the emacsclient path and return a reply as one line.
 SOURCE is the expression as base64 of UTF-8; where it is nil the
 file REQUEST has that, and is deleted.  MAX is as for
-`emacs-runtime-mcp-eval'.  At DEADLINE, in seconds since the epoch,
-or later nothing is evaluated, and the line is \"expired\".
-A line too long for emacsclient's slow printing goes into FILE, which
-must not exist, and the line returned is \"file\"."
-  (let* ((waits (advice-member-p #'emacs-runtime-mcp-eval--sit-for 'sit-for))
-         (file-name-handler-alist nil)
+`emacs-runtime-mcp-eval'.  DEADLINE is when the answer is due, in
+seconds since the epoch; see `emacs-runtime-mcp-eval--by-deadline' for
+the lines of one word.  A line too long for emacsclient's slow printing
+goes into FILE, which must not exist, and the line returned is \"file\"."
+  (let* ((file-name-handler-alist nil)
          (coding-system-for-read 'no-conversion)
          (coding-system-for-write 'no-conversion)
          (source
@@ -442,23 +687,17 @@ must not exist, and the line returned is \"file\"."
                 (insert-file-contents-literally request)
                 (delete-file request)
                 (buffer-string))))
-         (line
-          (if (>= (float-time) deadline)
-              "expired"
-            (unless waits
-              (advice-add 'sit-for :around #'emacs-runtime-mcp-eval--sit-for))
-            (unwind-protect
-                (emacs-runtime-mcp-eval--line
-                 (let ((coding-system-for-read nil)
-                       (coding-system-for-write nil)
-                       (file-name-handler-alist
-                        (default-toplevel-value 'file-name-handler-alist)))
-                   (emacs-runtime-mcp-eval
-                    (decode-coding-string (base64-decode-string source)
-                                          'utf-8-unix)
-                    max)))
-              (unless waits
-                (advice-remove 'sit-for #'emacs-runtime-mcp-eval--sit-for))))))
+         (reply
+          (let ((coding-system-for-read nil)
+                (coding-system-for-write nil)
+                (file-name-handler-alist
+                 (default-toplevel-value 'file-name-handler-alist)))
+            (emacs-runtime-mcp-eval--by-deadline
+             (decode-coding-string (base64-decode-string source) 'utf-8-unix)
+             max deadline)))
+         (line (if (symbolp reply)
+                   (symbol-name reply)
+                 (emacs-runtime-mcp-eval--line reply))))
     (if (< (length line) 4096)
         line
       (with-file-modes #o600

@@ -38,8 +38,12 @@
 (declare-function emacs-runtime-mcp-core--start "ext:emacs-runtime-mcp-core"
                   (socket process emacs-version server-name directory))
 (declare-function emacs-runtime-mcp-core--stop "ext:emacs-runtime-mcp-core" ())
-(declare-function emacs-runtime-mcp-core--take "ext:emacs-runtime-mcp-core"
-                  (heard))
+(declare-function emacs-runtime-mcp-core--heard "ext:emacs-runtime-mcp-core" ())
+(declare-function emacs-runtime-mcp-core--take "ext:emacs-runtime-mcp-core" ())
+(declare-function emacs-runtime-mcp-core--stage "ext:emacs-runtime-mcp-core"
+                  (key stage))
+(declare-function emacs-runtime-mcp-core--cancel "ext:emacs-runtime-mcp-core"
+                  ())
 (declare-function emacs-runtime-mcp-core--finish "ext:emacs-runtime-mcp-core"
                   (key reply))
 (declare-function emacs-runtime-mcp-core--status "ext:emacs-runtime-mcp-core"
@@ -71,9 +75,6 @@ A form is never cut for it; it is looked at between two forms.")
 (defvar emacs-runtime-mcp-module--process nil
   "The pipe process through which the core wakes Emacs.")
 
-(defvar emacs-runtime-mcp-module--heard nil
-  "Non-nil if the pipe process has read something that the pump has yet to see.")
-
 (defvar emacs-runtime-mcp-module--timer nil
   "The timer that runs the pump, or nil before the first call.")
 
@@ -89,32 +90,62 @@ A form is never cut for it; it is looked at between two forms.")
   "Let the pump run: there is work.
 Forms do not run in here: a filter's Emacs is not quite a person's."
   (let ((debug-on-error nil))
-    (setq emacs-runtime-mcp-module--heard t)
+    (emacs-runtime-mcp-core--heard)
     (emacs-runtime-mcp-module--arm 0)))
 
 (defun emacs-runtime-mcp-module--pump ()
-  "Take forms and evaluate them until there are none, or others go first."
-  (let ((debug-on-error nil)
-        (until (time-add nil emacs-runtime-mcp-module--budget))
+  "Take forms and evaluate them until there are none, or others go first.
+While a form waits this runs inside its wait, and stops it if it is to
+be stopped; it never begins another one there."
+  (let ((debug-on-error nil))
+    (cond
+     ((not (eq (current-thread) main-thread))
+      (emacs-runtime-mcp-module--arm 0.02))
+     ((emacs-runtime-mcp-eval--on-stack-p)
+      (emacs-runtime-mcp-eval--stop)
+      ;; If emacsclient brought the form, nobody tells when it has ended.
+      (when (> (nth 3 (emacs-runtime-mcp-core--status)) 0)
+        (emacs-runtime-mcp-module--arm 0.02)))
+     (emacs-runtime-mcp-eval--running
+      (emacs-runtime-mcp-eval--recover))
+     (t
+      (emacs-runtime-mcp-module--run)))))
+
+(defun emacs-runtime-mcp-module--run ()
+  "Evaluate the forms that wait, as long as the budget lasts."
+  (let ((until (time-add nil emacs-runtime-mcp-module--budget))
         (more t))
-    (if emacs-runtime-mcp-eval--running
-        ;; A form is waiting, and this runs inside its wait.  If the
-        ;; module brought it, its own pump goes on; if emacsclient did,
-        ;; nobody else tells when it has ended.
-        (unless (nth 4 (emacs-runtime-mcp-core--status))
-          (emacs-runtime-mcp-module--arm 0.02))
-      (while more
-        (let ((call (emacs-runtime-mcp-core--take
-                     (prog1 emacs-runtime-mcp-module--heard
-                       (setq emacs-runtime-mcp-module--heard nil)))))
-          (setq more
-                (and call
-                     (emacs-runtime-mcp-core--finish
-                      (car call)
-                      (emacs-runtime-mcp-eval (nth 1 call) (nth 2 call)))))
-          (when (and more (or (input-pending-p) (time-less-p until nil)))
-            (emacs-runtime-mcp-module--arm 0)
-            (setq more nil)))))))
+    (while more
+      (let ((call (emacs-runtime-mcp-core--take)))
+        (setq more (and call (emacs-runtime-mcp-module--evaluate call)))
+        (when (and more (or (input-pending-p) (time-less-p until nil)))
+          (emacs-runtime-mcp-module--arm 0)
+          (setq more nil))))))
+
+(defun emacs-runtime-mcp-module--evaluate (call)
+  "Evaluate CALL, a list (KEY EXPRESSION MAX-OUTPUT-CHARS).
+Return non-nil if more calls wait."
+  (let ((key (car call))
+        (reply nil))
+    (setq emacs-runtime-mcp-eval--lost
+          (lambda (reply)
+            (emacs-runtime-mcp-core--stage key 'leave)
+            (when (emacs-runtime-mcp-core--finish key reply)
+              (emacs-runtime-mcp-module--arm 0))))
+    (unwind-protect
+        (setq reply (emacs-runtime-mcp-eval
+                     (nth 1 call) (nth 2 call)
+                     (lambda (stage)
+                       (emacs-runtime-mcp-core--stage key stage))))
+      (unless reply
+        ;; A throw to a tag of code that waited when this began.
+        (emacs-runtime-mcp-core--stage key 'leave)
+        (when (emacs-runtime-mcp-core--finish
+               key (emacs-runtime-mcp-eval--failure
+                    'elisp_error "no-catch"
+                    "the form threw to a tag outside its evaluation"))
+          (emacs-runtime-mcp-module--arm 0))))
+    (emacs-runtime-mcp-core--finish key reply)))
 
 ;;; The place
 
@@ -218,7 +249,7 @@ Return non-nil if this Emacs listens."
              emacs-runtime-mcp-module--process
              emacs-version server-name
              (emacs-runtime-mcp-eval--valid default-directory))
-            (advice-add 'sit-for :around #'emacs-runtime-mcp-eval--sit-for)
+            (emacs-runtime-mcp-eval--advise t)
             (add-hook 'kill-emacs-hook #'emacs-runtime-mcp-stop)
             t)
         (error
@@ -231,14 +262,13 @@ Return non-nil if this Emacs listens."
 (defun emacs-runtime-mcp-module--end ()
   "End what `emacs-runtime-mcp-start' began outside the core."
   (remove-hook 'kill-emacs-hook #'emacs-runtime-mcp-stop)
-  (advice-remove 'sit-for #'emacs-runtime-mcp-eval--sit-for)
+  (emacs-runtime-mcp-eval--advise nil)
   (when (timerp emacs-runtime-mcp-module--timer)
     (cancel-timer emacs-runtime-mcp-module--timer))
   (when emacs-runtime-mcp-module--process
     (delete-process emacs-runtime-mcp-module--process))
   (setq emacs-runtime-mcp-module--process nil
-        emacs-runtime-mcp-module--timer nil
-        emacs-runtime-mcp-module--heard nil))
+        emacs-runtime-mcp-module--timer nil))
 
 (defun emacs-runtime-mcp-stop ()
   "Stop listening for agents.
@@ -255,6 +285,24 @@ one that runs is still answered.  Return non-nil if this Emacs listened."
   (interactive)
   (emacs-runtime-mcp-stop)
   (emacs-runtime-mcp-start))
+
+(defun emacs-runtime-mcp-cancel ()
+  "Stop the form that runs for an agent and withdraw those that wait.
+The agent is told that a person did so.  Return how many that were."
+  (interactive)
+  (let* ((inside (emacs-runtime-mcp-eval--on-stack-p))
+         (count (if (featurep 'emacs-runtime-mcp-core)
+                    (emacs-runtime-mcp-core--cancel)
+                  0)))
+    (when (and (zerop count) inside)
+      ;; A form of the emacsclient path.
+      (funcall emacs-runtime-mcp-eval--stage 'cancel)
+      (setq count 1))
+    (when (called-interactively-p 'interactive)
+      (message "Stopped or withdrew %d calls" count))
+    ;; From inside the form's wait it ends here and now.
+    (when inside (emacs-runtime-mcp-eval--stop))
+    count))
 
 (defun emacs-runtime-mcp-status ()
   "Say whether agents can reach this Emacs, and where.

@@ -167,6 +167,12 @@ fn handle(shared: &Shared, outbox: &Arc<Outbox>, greeted: &mut bool, message: Fr
             shared.queue.cancel(outbox, id);
             true
         }
+        FromRelay::Ask { id } => {
+            if let Some(ahead) = shared.queue.ahead(outbox, id) {
+                outbox.send(FromModule::Ahead { id, ahead });
+            }
+            true
+        }
     }
 }
 

@@ -8,7 +8,9 @@ mod connection;
 mod lisp;
 mod outbox;
 mod queue;
+mod running;
 mod server;
+mod signal;
 mod socket;
 mod sync;
 mod wake;
@@ -21,8 +23,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use emacs::{Env, Result, Value, defun};
 use emacs_runtime_mcp_protocol::{ErrorCode, Failure, Hello, PROTOCOL, VERSION};
 
-use crate::lisp::LispReply;
+use crate::lisp::{LispReply, LispStage};
+use crate::queue::Queue;
+use crate::running::{Ending, Stage};
 use crate::server::Server;
+use crate::signal::MainThread;
 use crate::sync::lock;
 
 emacs::plugin_is_GPL_compatible!();
@@ -95,10 +100,12 @@ fn start(
         server_name,
         directory,
     };
+    let main = MainThread::this();
     *server = Some(Server::start(
         Path::new(&socket),
         hello,
         env.open_channel(process)?,
+        move || main.interrupt(),
     )?);
     Ok(())
 }
@@ -120,16 +127,39 @@ fn stop(env: &Env) -> Result<Value<'_>> {
 /// The listener that was stopped by a form it had brought, until that form has ended.
 static STOPPED: Mutex<Option<Server>> = Mutex::new(None);
 
-/// Take the next call: a list (KEY EXPRESSION MAX-OUTPUT-CHARS), or nil if there is none or one is
-/// running.  HEARD non-nil says that the pipe process has read since the last time.
+/// Say that the pipe process has read its byte: what comes from now on wakes Emacs anew.
 #[defun]
-fn take<'e>(env: &'e Env, heard: Option<Value<'e>>) -> Result<Option<Value<'e>>> {
+fn heard(_env: &Env) -> Result<()> {
+    if let Some(server) = lock(&SERVER).as_ref() {
+        server.heard();
+    }
+    Ok(())
+}
+
+/// Take the next call: a list (KEY EXPRESSION MAX-OUTPUT-CHARS), or nil if there is none or one is
+/// running.
+#[defun]
+fn take(env: &Env) -> Result<Option<Value<'_>>> {
     let taken = lock(&SERVER)
         .as_ref()
-        .and_then(|server| server.take(heard.is_some()));
+        .and_then(|server| server.queue().take());
     taken
         .map(|call| env.list((call.key, call.expression, call.max_output_chars)))
         .transpose()
+}
+
+/// Say that the call KEY has come to STAGE, one of the symbols `enter', `thrown' and `leave'.
+/// On `enter', return nil if the form must not begin; on `thrown', non-nil if it is to be stopped.
+/// A signal that was sent into the form is handled before this returns from `leave'.
+#[defun]
+fn stage<'e>(env: &'e Env, key: u64, stage: LispStage) -> Result<Value<'e>> {
+    let answer = with_queue(|queue| queue.stage(key, stage.0)).unwrap_or(false);
+    if stage.0 == Stage::Leave && answer {
+        // The lock orders who comes first, but a signal is only marked as pending by its sender; it
+        // is handled on the way back from a system call.
+        std::thread::yield_now();
+    }
+    env.intern(if answer { "t" } else { "nil" })
 }
 
 /// End the call KEY with REPLY, as `emacs-runtime-mcp-eval' returns it.
@@ -137,24 +167,33 @@ fn take<'e>(env: &'e Env, heard: Option<Value<'e>>) -> Result<Option<Value<'e>>>
 #[defun]
 fn finish<'e>(env: &'e Env, key: u64, reply: Value<'e>) -> Result<Value<'e>> {
     // The slot must be freed whatever Lisp hands over.
-    let outcome = reply.into_rust::<LispReply>().map_or_else(
+    let ending = reply.into_rust::<LispReply>().map_or_else(
         |error| {
-            Failure::new(
-                ErrorCode::InternalError,
-                format!("the evaluator's reply is unusable: {error}"),
-            )
-            .into()
+            let message = format!("the evaluator's reply is unusable: {error}");
+            Ending::Done(Failure::new(ErrorCode::InternalError, message).into())
         },
         |reply| reply.0,
     );
-    if let Some(stopped) = lock(&STOPPED).take() {
-        stopped.queue().finish(key, outcome);
-        return env.intern("t");
+    let more = with_queue(|queue| queue.finish(key, ending)).unwrap_or(false);
+    // The listener that brought it may be gone, and another have calls.
+    let stopped = lock(&STOPPED).take().is_some();
+    env.intern(if more || stopped { "t" } else { "nil" })
+}
+
+/// Stop the call that runs and withdraw those that wait, for a person.
+/// Return how many that were.
+#[defun]
+fn cancel(_env: &Env) -> Result<u64> {
+    Ok(with_queue(Queue::cancel_by_person).unwrap_or(0) as u64)
+}
+
+/// Calls `act` with the queue that has the running call: that of a listener that was stopped
+/// meanwhile, if a form of it still runs.
+fn with_queue<T>(act: impl FnOnce(&Queue) -> T) -> Option<T> {
+    if let Some(stopped) = lock(&STOPPED).as_ref() {
+        return Some(act(stopped.queue()));
     }
-    let more = lock(&SERVER)
-        .as_ref()
-        .is_some_and(|server| server.queue().finish(key, outcome));
-    env.intern(if more { "t" } else { "nil" })
+    lock(&SERVER).as_ref().map(|server| act(server.queue()))
 }
 
 /// Return a list (VERSION SOCKET RELAYS WAITING RUNNING TAKEN); SOCKET is nil when nothing listens,

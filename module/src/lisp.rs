@@ -3,27 +3,50 @@
 use emacs::{FromLisp, Result, Value, Vector};
 use emacs_runtime_mcp_protocol::{ErrorCode, Failure, Outcome, Success};
 
-/// A reply of `emacs-runtime-mcp-eval`: `[CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL]`, described in
-/// that function's documentation. Its strings must be valid Unicode.
-pub(crate) struct LispReply(pub(crate) Outcome);
+use crate::running::{Ending, Stage};
+
+/// A reply of `emacs-runtime-mcp-eval`: `[CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL]`, or `stopped`,
+/// described in that function's documentation. Its strings must be valid Unicode.
+pub(crate) struct LispReply(pub(crate) Ending);
 
 impl<'e> FromLisp<'e> for LispReply {
     fn from_lisp(value: Value<'e>) -> Result<Self> {
+        if value == value.env.intern("stopped")? {
+            return Ok(Self(Ending::Stopped));
+        }
         let reply: Vector<'e> = value.into_rust()?;
         let text: String = reply.get(1)?;
         let Some(code) = reply.get::<Option<String>>(0)? else {
-            return Ok(Self(Outcome::Success(Success {
+            return Ok(Self(Ending::Done(Outcome::Success(Success {
                 value: text,
                 original_chars: reply.get(2)?,
                 truncated: reply.get::<Option<Value<'e>>>(3)?.is_some(),
                 output: reply.get(4)?,
-            })));
+            }))));
         };
         let Some(code) = ErrorCode::from_name(&code) else {
             return Err(emacs::Error::msg(format!("no such error code: {code}")));
         };
         let mut failure = Failure::new(code, text);
         failure.data.symbol = reply.get(5)?;
-        Ok(Self(failure.into()))
+        Ok(Self(Ending::Done(failure.into())))
+    }
+}
+
+/// What Lisp tells of a running form: one of the symbols `enter`, `thrown` and `leave`.
+pub(crate) struct LispStage(pub(crate) Stage);
+
+impl<'e> FromLisp<'e> for LispStage {
+    fn from_lisp(value: Value<'e>) -> Result<Self> {
+        for (name, stage) in [
+            ("enter", Stage::Enter),
+            ("thrown", Stage::Thrown),
+            ("leave", Stage::Leave),
+        ] {
+            if value == value.env.intern(name)? {
+                return Ok(Self(stage));
+            }
+        }
+        Err(emacs::Error::msg("no such stage"))
     }
 }

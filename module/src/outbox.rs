@@ -114,7 +114,7 @@ impl Outbox {
 fn size(message: &FromModule) -> usize {
     match message {
         FromModule::Reply(reply) => reply.outcome.text_bytes() + 256,
-        FromModule::Hello(_) | FromModule::Refused { .. } | FromModule::Withdrawn { .. } => 256,
+        _ => 256,
     }
 }
 

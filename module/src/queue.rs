@@ -2,8 +2,9 @@
 //! whole Emacs; a call is answered once, whoever answers it.
 //!
 //! The life of a call: waiting (`push`), then running (`take`), then gone (`finish`). While it
-//! waits it can be withdrawn, by its deadline, its relay or the end of listening, and never runs.
-//! While it runs its deadline answers for it, and it keeps the slot until it has really ended.
+//! waits it can be withdrawn, by its deadline, its relay, a person or the end of listening, and
+//! never runs. While it runs it can be stopped, see [`crate::running`], and it keeps the slot until
+//! Lisp says that it has ended.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,11 +15,8 @@ use emacs_runtime_mcp_protocol::{
 };
 
 use crate::outbox::Outbox;
+use crate::running::{Ending, Running, Stage, Why};
 use crate::sync::{lock, wait};
-
-/// How long after its deadline a running call is answered, in time for
-/// [`limits::ANSWER_GRACE_MS`] to hold at the relay.
-const UNKNOWN_AFTER: Duration = Duration::from_millis(200);
 
 /// The queue and the slot of one listener.
 #[derive(Default)]
@@ -40,12 +38,12 @@ struct State {
 }
 
 /// A call and whom to answer.
-struct Ticket {
+pub(crate) struct Ticket {
     outbox: Arc<Outbox>,
     id: u64,
-    timeout_ms: u64,
+    pub(crate) timeout_ms: u64,
     arrived: Instant,
-    deadline: Instant,
+    pub(crate) deadline: Instant,
 }
 
 struct Job {
@@ -54,17 +52,10 @@ struct Job {
     max_output_chars: u64,
 }
 
-struct Running {
-    key: u64,
-    ticket: Ticket,
-    queue_ms: u64,
-    answered: bool,
-}
-
 /// A call on its way into Lisp.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Names the call in [`Queue::finish`].
+    /// Names the call in [`Queue::stage`] and [`Queue::finish`].
     pub(crate) key: u64,
     pub(crate) expression: String,
     pub(crate) max_output_chars: u64,
@@ -80,7 +71,23 @@ pub(crate) struct Counts {
 }
 
 impl Ticket {
-    fn answer(&self, outcome: Outcome, queue_ms: u64) {
+    pub(crate) fn new(
+        outbox: &Arc<Outbox>,
+        id: u64,
+        timeout_ms: u64,
+        arrived: Instant,
+        deadline: Instant,
+    ) -> Self {
+        Self {
+            outbox: Arc::clone(outbox),
+            id,
+            timeout_ms,
+            arrived,
+            deadline,
+        }
+    }
+
+    pub(crate) fn answer(&self, outcome: Outcome, queue_ms: u64) {
         self.outbox.send(FromModule::Reply(Reply {
             id: self.id,
             queue_ms,
@@ -88,8 +95,13 @@ impl Ticket {
         }));
     }
 
+    /// It will not be answered: nobody waits.
+    pub(crate) fn dropped(&self) {
+        self.outbox.call_dropped();
+    }
+
     fn waited_ms(&self) -> u64 {
-        u64::try_from(self.arrived.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.arrived.elapsed())
     }
 
     fn withdraw(&self, failure: Failure) {
@@ -104,8 +116,52 @@ impl Ticket {
         self.outbox.send(FromModule::Withdrawn { id: self.id });
     }
 
-    fn expire(&self) {
-        self.withdraw(Failure::timeout(self.timeout_ms, Evaluation::NotStarted));
+    /// Its time is over before it began; says what kept it waiting.
+    fn expire(&self, running: Option<&Running>) {
+        let holder = match running {
+            None => format!("Emacs itself, busy for {} ms", self.waited_ms()),
+            Some(running) => {
+                let whose = if Arc::ptr_eq(&running.ticket.outbox, &self.outbox) {
+                    "an earlier form of this client"
+                } else {
+                    "another client's form"
+                };
+                let can_be_stopped = if running.is_awaited() {
+                    ""
+                } else {
+                    " and so far not to be stopped"
+                };
+                format!(
+                    "{whose}, running for {} ms{can_be_stopped}",
+                    millis(running.began.elapsed())
+                )
+            }
+        };
+        let mut failure = Failure::timeout(self.timeout_ms, Evaluation::NotStarted);
+        failure.message += &format!("; what kept it waiting: {holder}");
+        self.withdraw(failure);
+    }
+}
+
+impl State {
+    /// Answers the waiting calls whose time is over.
+    fn expire_waiting(&mut self, now: Instant) {
+        let running = self.running.as_ref();
+        self.waiting.retain(|job| {
+            let stays = job.ticket.deadline > now;
+            if !stays {
+                job.ticket.expire(running);
+            }
+            stays
+        });
+    }
+
+    /// When the watchdog has to look next.
+    fn due(&self) -> Option<Instant> {
+        let waiting = self.waiting.iter().map(|job| job.ticket.deadline);
+        waiting
+            .chain(self.running.as_ref().and_then(Running::due))
+            .min()
     }
 }
 
@@ -115,13 +171,7 @@ impl Queue {
     pub(crate) fn push(&self, outbox: &Arc<Outbox>, eval: Eval) -> bool {
         let arrived = Instant::now();
         let deadline = arrived + Duration::from_millis(eval.left_ms);
-        let ticket = Ticket {
-            outbox: Arc::clone(outbox),
-            id: eval.id,
-            timeout_ms: eval.timeout_ms,
-            arrived,
-            deadline,
-        };
+        let ticket = Ticket::new(outbox, eval.id, eval.timeout_ms, arrived, deadline);
         outbox.call_opened();
         let mut state = lock(&self.state);
         if state.closed {
@@ -162,22 +212,18 @@ impl Queue {
         if state.running.is_some() {
             return None;
         }
+        let now = Instant::now();
         let job = loop {
             let job = state.waiting.pop_front()?;
-            if job.ticket.deadline > Instant::now() {
+            if job.ticket.deadline > now {
                 break job;
             }
-            job.ticket.expire();
+            job.ticket.expire(None);
         };
         state.next_key += 1;
         state.taken += 1;
         let (key, queue_ms) = (state.next_key, job.ticket.waited_ms());
-        state.running = Some(Running {
-            key,
-            ticket: job.ticket,
-            queue_ms,
-            answered: false,
-        });
+        state.running = Some(Running::new(key, job.ticket, queue_ms, now));
         Some(Taken {
             key,
             expression: job.expression,
@@ -185,16 +231,30 @@ impl Queue {
         })
     }
 
-    /// The running call has ended. Answers it, unless its deadline did, and frees the slot. A key
-    /// that isn't the running one's changes nothing. True when more calls wait.
-    pub(crate) fn finish(&self, key: u64, outcome: Outcome) -> bool {
+    /// Lisp has come to `stage` with the call `key`; see [`Stage`] for what the answer means.
+    pub(crate) fn stage(&self, key: u64, stage: Stage) -> bool {
         let mut state = lock(&self.state);
-        if let Some(running) = state.running.take_if(|running| running.key == key)
-            && !running.answered
-        {
-            running
-                .ticket
-                .answer(outcome.within_limit(), running.queue_ms);
+        let answer = match &mut state.running {
+            Some(running) if running.key == key => running.stage(stage, Instant::now()),
+            _ => false,
+        };
+        if stage == Stage::Thrown && answer {
+            // When the next signal may come has changed.
+            self.changed.notify_all();
+        }
+        answer
+    }
+
+    /// The running call has ended. Answers it, unless somebody did, and frees the slot. A key that
+    /// isn't the running one's changes nothing. True when more calls wait.
+    pub(crate) fn finish(&self, key: u64, ending: Ending) -> bool {
+        let mut state = lock(&self.state);
+        if let Some(running) = state.running.take_if(|running| running.key == key) {
+            running.end(ending);
+            if state.closed {
+                // The watchdog has waited for this.
+                self.changed.notify_all();
+            }
         }
         !state.waiting.is_empty()
     }
@@ -214,20 +274,50 @@ impl Queue {
         state.waiting.retain(|job| {
             let stays = !meant(&job.ticket);
             if !stays {
-                job.ticket.outbox.call_dropped();
+                job.ticket.dropped();
             }
             stays
         });
         if let Some(running) = &mut state.running
-            && !running.answered
             && meant(&running.ticket)
         {
-            running.answered = true;
-            running.ticket.outbox.call_dropped();
+            running.stop(Why::Unwanted, Instant::now());
+            self.changed.notify_all();
         }
     }
 
-    /// Ends listening: what waits is withdrawn, what runs is still answered, nothing new is taken.
+    /// A person stops what runs and withdraws what waits. How many calls that were.
+    pub(crate) fn cancel_by_person(&self) -> usize {
+        let mut state = lock(&self.state);
+        let waiting = state.waiting.len();
+        for job in state.waiting.drain(..) {
+            job.ticket
+                .withdraw(Failure::by_person(Evaluation::NotStarted));
+        }
+        let running = state
+            .running
+            .as_mut()
+            .map(|running| running.stop(Why::Person, Instant::now()));
+        self.changed.notify_all();
+        waiting + usize::from(running.is_some())
+    }
+
+    /// How many calls are before this one; `Some(0)` when it runs, `None` when it is gone.
+    pub(crate) fn ahead(&self, outbox: &Arc<Outbox>, id: u64) -> Option<u64> {
+        let state = lock(&self.state);
+        let meant = |ticket: &Ticket| ticket.id == id && Arc::ptr_eq(&ticket.outbox, outbox);
+        if state
+            .running
+            .as_ref()
+            .is_some_and(|running| meant(&running.ticket))
+        {
+            return Some(0);
+        }
+        let before = state.waiting.iter().position(|job| meant(&job.ticket))?;
+        Some(before as u64 + 1)
+    }
+
+    /// Ends listening: what waits is given back, what runs is still answered, nothing new is taken.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -237,7 +327,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Whether a form is in Lisp's hands.
+    /// How many calls there are.
     pub(crate) fn counts(&self) -> Counts {
         let state = lock(&self.state);
         Counts {
@@ -247,49 +337,46 @@ impl Queue {
         }
     }
 
-    /// The watchdog's life: answers the calls whose time is over. Sleeps while there is nothing to
-    /// watch. Returns when the queue is closed and empty.
-    pub(crate) fn watch(&self) {
+    /// The watchdog's life: answers and stops the calls whose time is over. Sleeps while there is
+    /// nothing to watch. Returns when the queue is closed and empty.
+    ///
+    /// `signal` is called under the lock, for only so is it certain that the form has not left its
+    /// evaluation; `knock` is not, since a pipe might be full.
+    pub(crate) fn watch(&self, knock: impl Fn(), signal: impl Fn()) {
         let mut state = lock(&self.state);
+        let mut known = None;
         loop {
             let now = Instant::now();
-            state.waiting.retain(|job| {
-                let stays = job.ticket.deadline > now;
-                if !stays {
-                    job.ticket.expire();
+            state.expire_waiting(now);
+            let mut knocks = false;
+            if let Some(running) = &mut state.running {
+                let act = running.act(now);
+                if act.signal {
+                    signal();
                 }
-                stays
-            });
-            if let Some(running) = &mut state.running
-                && !running.answered
-                && running.ticket.deadline + UNKNOWN_AFTER <= now
-            {
-                running.answered = true;
-                let failure = Failure::timeout(running.ticket.timeout_ms, Evaluation::Unknown);
-                running.ticket.answer(failure.into(), running.queue_ms);
+                // A form that was stopped by somebody else wants a knock too, once.
+                knocks = act.knock || (running.is_stopped() && known != Some(running.key));
+                if knocks {
+                    known = Some(running.key);
+                }
             }
-            if state.closed
-                && state
-                    .running
-                    .as_ref()
-                    .is_none_or(|running| running.answered)
-            {
+            if state.closed && state.running.is_none() {
                 return;
             }
-            state.watched = next_deadline(&state);
+            if knocks {
+                drop(state);
+                knock();
+                state = lock(&self.state);
+            }
+            state.watched = state.due();
             let until = state.watched;
             state = wait(&self.changed, state, until);
         }
     }
 }
 
-/// When the watchdog has to look next.
-fn next_deadline(state: &State) -> Option<Instant> {
-    let waiting = state.waiting.iter().map(|job| job.ticket.deadline);
-    let running = state.running.iter().filter(|running| !running.answered);
-    waiting
-        .chain(running.map(|running| running.ticket.deadline + UNKNOWN_AFTER))
-        .min()
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -314,6 +401,10 @@ mod tests {
             original_chars: 1,
             output: None,
         })
+    }
+
+    fn done(text: &str) -> Ending {
+        Ending::Done(value(text))
     }
 
     fn reply(outbox: &Outbox) -> Reply {
@@ -342,7 +433,7 @@ mod tests {
             !queue.push(&outbox, eval(3, 1_000)),
             "a running form takes the next one anyway"
         );
-        assert!(queue.finish(first.key, value("a")));
+        assert!(queue.finish(first.key, done("a")));
         assert_eq!(reply(&outbox).id, 1);
         assert_eq!(queue.take().unwrap().expression, "(2)");
     }
@@ -352,9 +443,9 @@ mod tests {
         let (queue, outbox) = (Queue::default(), Arc::new(Outbox::new()));
         queue.push(&outbox, eval(1, 1_000));
         let taken = queue.take().unwrap();
-        queue.finish(taken.key + 1, value("wrong"));
+        queue.finish(taken.key + 1, done("wrong"));
         assert!(queue.counts().running);
-        queue.finish(taken.key, value("right"));
+        queue.finish(taken.key, done("right"));
         assert_eq!(reply(&outbox).outcome, value("right"));
     }
 
@@ -374,7 +465,7 @@ mod tests {
         queue.push(&outbox, eval(2, 1));
         let watchdog = std::thread::spawn({
             let queue = Arc::clone(&queue);
-            move || queue.watch()
+            move || queue.watch(|| (), || ())
         });
         let second = reply(&outbox);
         assert_eq!(
@@ -387,7 +478,7 @@ mod tests {
             (1, Some(Evaluation::Unknown))
         );
         assert!(queue.counts().running);
-        queue.finish(taken.key, value("late"));
+        queue.finish(taken.key, done("late"));
         assert!(!queue.counts().running);
         queue.close();
         watchdog.join().unwrap();
@@ -421,7 +512,7 @@ mod tests {
         queue.push(&gone, eval(2, 1_000));
         queue.cancel_all(&gone);
         let taken = queue.take().unwrap();
-        queue.finish(taken.key, value("x"));
+        queue.finish(taken.key, done("x"));
         assert_eq!(reply(&stays).outcome, value("x"));
         assert_eq!(queue.take(), None);
     }
@@ -434,7 +525,7 @@ mod tests {
         let taken = queue.take().unwrap();
         queue.close();
         assert_eq!(outbox.next(), Some(FromModule::Withdrawn { id: 2 }));
-        queue.finish(taken.key, value("x"));
+        queue.finish(taken.key, done("x"));
         assert_eq!(reply(&outbox).outcome, value("x"));
     }
 }

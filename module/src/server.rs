@@ -17,7 +17,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::geteuid;
 
 use crate::connection::{Connection, Shared};
-use crate::queue::{Counts, Queue, Taken};
+use crate::queue::{Counts, Queue};
 use crate::socket::{self, Bound};
 use crate::sync::lock;
 use crate::wake::Wake;
@@ -37,7 +37,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Binds `path` and starts listening. `wake` leads to Emacs's main thread.
+    /// Binds `path` and starts listening. `wake` leads to Emacs's main thread, and `signal` makes it
+    /// break off what it does.
     ///
     /// # Errors
     ///
@@ -46,6 +47,7 @@ impl Server {
         path: &Path,
         hello: Hello,
         wake: impl Write + Send + 'static,
+        signal: impl Fn() + Send + 'static,
     ) -> Result<Self> {
         let (listener, socket) = socket::bind(path)?;
         let wake = Arc::new(Wake::new(wake));
@@ -70,7 +72,9 @@ impl Server {
         server.spawn("mcp-listen", move || {
             accept(&listener, &stopped, &accepting, &connections)
         })?;
-        server.spawn("mcp-watch", move || shared.queue.watch())?;
+        server.spawn("mcp-watch", move || {
+            shared.queue.watch(&*shared.wake, signal)
+        })?;
         Ok(server)
     }
 
@@ -85,12 +89,9 @@ impl Server {
         Ok(())
     }
 
-    /// The next call for Lisp. `heard` says that Emacs has read the wake byte since the last time.
-    pub(crate) fn take(&self, heard: bool) -> Option<Taken> {
-        if heard {
-            (self.heard)();
-        }
-        self.shared.queue.take()
+    /// Emacs has read the wake byte.
+    pub(crate) fn heard(&self) {
+        (self.heard)();
     }
 
     pub(crate) fn queue(&self) -> &Queue {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sync::lock;
 
-/// The bell of one listener. The writer should not block: a full pipe means that Emacs has yet to
-/// look, and then one byte more says nothing new.
+/// The bell of one listener. A byte is written only when Emacs has read the one before, so the pipe
+/// never fills and a write never blocks.
 pub(crate) struct Wake<W> {
     writer: Mutex<W>,
     outstanding: AtomicBool,
@@ -30,7 +30,7 @@ impl<W: Write> Wake<W> {
         }
     }
 
-    /// Emacs looks now. Called before it takes work, so that what comes later rings again.
+    /// Emacs has read the byte and will look, so that what comes later rings again.
     pub(crate) fn heard(&self) {
         self.outstanding.store(false, Ordering::SeqCst);
     }

@@ -20,6 +20,11 @@ pub enum FromRelay {
     },
     /// Evaluate; answered by one [`FromModule::Reply`] of the same id.
     Eval(Eval),
+    /// How far is this call? Answered by [`FromModule::Ahead`], or not at all if it is gone.
+    Ask {
+        /// Id of the [`Eval`].
+        id: u64,
+    },
     /// Nobody waits for this call any more: it is withdrawn, or stopped.
     Cancel {
         /// Id of the [`Eval`].
@@ -56,6 +61,13 @@ pub enum FromModule {
     },
     /// Answer to an [`Eval`].
     Reply(Reply),
+    /// Answer to [`FromRelay::Ask`].
+    Ahead {
+        /// Id of the [`Eval`].
+        id: u64,
+        /// How many calls are before it, the running one included; 0 when it runs itself.
+        ahead: u64,
+    },
     /// Instead of a reply: listening has ended, and this call will never begin. The relay may take
     /// another way with it.
     Withdrawn {
@@ -125,6 +137,7 @@ mod tests {
             r#"{"eval":{"id":7,"expression":"\"é\u0000\"","timeout_ms":100,"left_ms":99,"max_output_chars":1}}"#,
         );
         golden(&FromRelay::Cancel { id: 7 }, r#"{"cancel":{"id":7}}"#);
+        golden(&FromRelay::Ask { id: 7 }, r#"{"ask":{"id":7}}"#);
     }
 
     #[test]
@@ -162,6 +175,10 @@ mod tests {
                     .into(),
             }),
             r#"{"reply":{"id":8,"queue_ms":3,"outcome":{"failure":{"code":"evaluation_timeout","message":"late","data":{"evaluation":"not_started"}}}}}"#,
+        );
+        golden(
+            &FromModule::Ahead { id: 9, ahead: 2 },
+            r#"{"ahead":{"id":9,"ahead":2}}"#,
         );
         golden(
             &FromModule::Withdrawn { id: 9 },

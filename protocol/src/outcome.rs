@@ -108,6 +108,16 @@ impl Failure {
         self
     }
 
+    /// A call that a person stopped, or withdrew before it began.
+    pub fn by_person(evaluation: Evaluation) -> Self {
+        Self::new(
+            ErrorCode::ElispError,
+            "a person stopped this call in Emacs; ask them before you go on",
+        )
+        .with_symbol("quit")
+        .with_evaluation(evaluation)
+    }
+
     /// A call that got no answer in time.
     pub fn timeout(timeout_ms: u64, evaluation: Evaluation) -> Self {
         let fate = match evaluation {

@@ -18,5 +18,7 @@ mod paths;
 mod person;
 /// Which Emacs a relay finds.
 mod selection;
+/// Forms that have to be stopped.
+mod stopping;
 /// Versions, names and headers that must agree.
 mod tidy;

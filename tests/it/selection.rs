@@ -279,10 +279,11 @@ fn a_folder_that_others_can_write_is_not_trusted() {
 }
 
 /// Runs `inner` of this file again, as another process with file systems of its own mounted on /run
-/// and /tmp, so that the usual places are there and nobody's.
+/// and /tmp/emacsUID, so that the usual places are there and nobody's.
 fn with_own_mounts(inner: &str) {
-    let script = "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /tmp && mkdir -m 755 -p /run/user && \
-                  mkdir -m 700 /run/user/$(id -u) && exec \"$@\"";
+    let script = "uid=$(id -u) && mount -t tmpfs tmpfs /run && mkdir -m 755 /run/user && \
+                  mkdir -m 700 /run/user/$uid && mkdir -p -m 700 /tmp/emacs$uid && \
+                  mount -t tmpfs -o mode=700 tmpfs /tmp/emacs$uid && exec \"$@\"";
     let unshare = |command: &[&std::ffi::OsStr]| {
         let mut unshare = Command::new("unshare");
         unshare

@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::exchange::{Exchange, Files};
+use super::{PROGRESS_EVERY, Progress, Report};
 use crate::request::Request;
 
 /// The evaluator, the same file that the module's Lisp uses.
@@ -31,6 +32,9 @@ const BOOTSTRAP: &str = include_str!("bootstrap.el");
 /// Longest base64 text that travels as part of an argument, in bytes. One argument may have
 /// 128 KiB on Linux, and Emacs takes long ones apart slowly.
 const INLINE_MAX_BYTES: usize = 16 * 1024;
+
+/// How long after the deadline Lisp may take to report that it has thrown out a form that waited.
+const LAST_WORD: Duration = Duration::from_millis(150);
 
 /// How long to wait before asking again an Emacs in which another form runs.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
@@ -49,6 +53,8 @@ enum Run {
     Busy,
     /// Emacs came to it too late; it was not evaluated.
     Expired,
+    /// Its time was over while it waited; it has been thrown out.
+    Stopped,
     Failed(Failure),
 }
 
@@ -61,13 +67,30 @@ impl Emacsclient {
         }
     }
 
-    /// Evaluates `request` in the Emacs at `place`; `deadline` is when the answer is due.
+    /// Evaluates `request` in the Emacs at `place`; `deadline` is when the answer is due. `report`
+    /// hears of a call that lasts.
     pub(crate) async fn call(
         &self,
         place: &Place,
         request: &Request,
         deadline: Instant,
+        report: &Report<'_>,
     ) -> Outcome {
+        let mut tick = tokio::time::interval_at(Instant::now() + PROGRESS_EVERY, PROGRESS_EVERY);
+        let call = self.turn(place, request, deadline);
+        tokio::pin!(call);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut call => return outcome,
+                // Whether the form runs or waits in Emacs can't be seen from here.
+                _ = tick.tick() => report(Progress::Running),
+            }
+        }
+    }
+
+    /// Waits for the call's turn and runs it.
+    async fn turn(&self, place: &Place, request: &Request, deadline: Instant) -> Outcome {
         let timeout = |evaluation| Failure::timeout(request.timeout_ms, evaluation).into();
         // The lock is fair: it keeps the order of arrival.
         let Ok(mut exchange) = tokio::time::timeout_at(deadline, self.exchange.lock()).await else {
@@ -85,7 +108,7 @@ impl Emacsclient {
                 }
             };
             let run = self.run(place, request, &files, deadline);
-            let run = match tokio::time::timeout_at(deadline, run).await {
+            let run = match tokio::time::timeout_at(deadline + LAST_WORD, run).await {
                 Ok(run) => run,
                 // The process ends with its future; what it has sent to Emacs stays sent.
                 Err(_) => return timeout(Evaluation::Unknown),
@@ -94,6 +117,7 @@ impl Emacsclient {
                 Run::Line(line) => return outcome(&line).within_limit(),
                 Run::Failed(failure) => return failure.into(),
                 Run::Expired => return timeout(Evaluation::NotStarted),
+                Run::Stopped => return timeout(Evaluation::Interrupted),
                 Run::Busy => {
                     let again = Instant::now() + BUSY_PAUSE;
                     if again >= deadline {
@@ -305,6 +329,8 @@ fn judge(output: &Output, files: &Files) -> Run {
     match line {
         "busy" => Run::Busy,
         "expired" => Run::Expired,
+        "stopped" => Run::Stopped,
+        "cancelled" => Run::Failed(Failure::by_person(Evaluation::Interrupted)),
         "file" => match files.read_reply() {
             Ok(line) => Run::Line(line),
             Err(error) => Run::Failed(

@@ -56,6 +56,24 @@ pub(crate) enum Via {
     Emacsclient,
 }
 
+/// How often somebody who wants to know hears of a call that lasts.
+pub(crate) const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It waits.
+    Waiting {
+        /// How many calls are before it, the running one included.
+        ahead: u64,
+    },
+    /// Its form runs.
+    Running,
+}
+
+/// Hears of a call's progress.
+pub(crate) type Report<'a> = dyn Fn(Progress) + Send + Sync + 'a;
+
 /// A way that a call may take.
 enum Way {
     Module(Arc<Connection>),
@@ -75,21 +93,31 @@ impl Emacs {
         }
     }
 
-    /// Evaluates `request`, which arrived at `arrived`. Dropped before its end, the call is
-    /// cancelled.
-    pub(crate) async fn evaluate(&self, request: &Request, arrived: Instant) -> Answer {
+    /// Evaluates `request`, which arrived at `arrived`; `report` hears of a call that lasts. Dropped
+    /// before its end, the call is cancelled.
+    pub(crate) async fn evaluate(
+        &self,
+        request: &Request,
+        arrived: Instant,
+        report: &Report<'_>,
+    ) -> Answer {
         let deadline = arrived + Duration::from_millis(request.timeout_ms);
         loop {
             match tokio::time::timeout_at(deadline, self.way()).await {
                 Ok(Ok(Way::Module(connection))) => {
-                    if let Some(answer) = self.by_module(&connection, request, deadline).await {
+                    if let Some(answer) =
+                        self.by_module(&connection, request, deadline, report).await
+                    {
                         return answer;
                     }
                     // It has not begun and will not: the next way may be another one.
                     self.give_up(&connection);
                 }
                 Ok(Ok(Way::Emacsclient(place))) => {
-                    let mut outcome = self.emacsclient.call(&place, request, deadline).await;
+                    let mut outcome = self
+                        .emacsclient
+                        .call(&place, request, deadline, report)
+                        .await;
                     if let Outcome::Failure(failure) = &mut outcome
                         && failure.code == ErrorCode::EmacsUnavailable
                     {
@@ -123,12 +151,15 @@ impl Emacs {
         connection: &Connection,
         request: &Request,
         deadline: Instant,
+        report: &Report<'_>,
     ) -> Option<Answer> {
+        // Rounded up: to be told of a timeout before it would be odd.
         let left = deadline
             .saturating_duration_since(Instant::now())
-            .as_millis();
+            .as_micros()
+            .div_ceil(1_000);
         let left_ms = u64::try_from(left).unwrap_or(request.timeout_ms).max(1);
-        let call = connection.call(request, left_ms);
+        let call = connection.call(request, left_ms, report);
         let (outcome, queue_ms) = match tokio::time::timeout_at(deadline + BACKSTOP, call).await {
             Ok(Ok(reply)) => (reply.outcome, reply.queue_ms),
             Ok(Err(Lost::Withdrawn)) => return None,

@@ -16,8 +16,10 @@ use nix::unistd::geteuid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
+use super::{PROGRESS_EVERY, Progress, Report};
 use crate::request::Request;
 
 /// How long the module's own threads may take to say hello; they don't depend on Emacs being idle.
@@ -61,8 +63,14 @@ struct Calls(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    waiting: HashMap<u64, oneshot::Sender<Result<Reply, Lost>>>,
+    waiting: HashMap<u64, Waiter>,
     lost: Option<Lost>,
+}
+
+/// Who waits for a call.
+struct Waiter {
+    reply: oneshot::Sender<Result<Reply, Lost>>,
+    progress: watch::Sender<Option<Progress>>,
 }
 
 impl Connection {
@@ -106,8 +114,10 @@ impl Connection {
             Ok(Err(lost)) => return Err(unfit(lost.to_string())),
             Ok(Ok(FromModule::Hello(hello))) => hello,
             Ok(Ok(FromModule::Refused { reason })) => return Err(unfit(reason)),
-            Ok(Ok(FromModule::Reply(_) | FromModule::Withdrawn { .. })) => {
-                return Err(unfit("it answered the hello with a reply".to_owned()));
+            Ok(Ok(_)) => {
+                return Err(unfit(
+                    "it answered the hello with something else".to_owned(),
+                ));
             }
         };
         check_version(&hello).map_err(unfit)?;
@@ -132,18 +142,32 @@ impl Connection {
 
     /// Sends `request`, with `left_ms` of its time left, and waits for its reply. Dropped before that, the call is cancelled.
     ///
+    /// As long as it lasts, `report` hears of it every [`PROGRESS_EVERY`].
+    ///
     /// # Errors
     ///
     /// [`Lost`]: except for [`Lost::Withdrawn`], the form may have run.
-    pub(crate) async fn call(&self, request: &Request, left_ms: u64) -> Result<Reply, Lost> {
+    pub(crate) async fn call(
+        &self,
+        request: &Request,
+        left_ms: u64,
+        report: &Report<'_>,
+    ) -> Result<Reply, Lost> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = oneshot::channel();
+        let (sender, mut receiver) = oneshot::channel();
+        let (progress, mut progressed) = watch::channel(None);
         {
             let mut state = self.calls.lock();
             if let Some(lost) = &state.lost {
                 return Err(lost.clone());
             }
-            state.waiting.insert(id, sender);
+            state.waiting.insert(
+                id,
+                Waiter {
+                    reply: sender,
+                    progress,
+                },
+            );
         }
         let eval = FromRelay::Eval(Eval {
             id,
@@ -158,7 +182,21 @@ impl Connection {
             answered: false,
         };
         let _ = self.outgoing.send(encode(&eval));
-        let reply = receiver.await.unwrap_or(Err(Lost::Gone));
+        let mut ask = tokio::time::interval_at(Instant::now() + PROGRESS_EVERY, PROGRESS_EVERY);
+        let reply = loop {
+            tokio::select! {
+                biased;
+                reply = &mut receiver => break reply.unwrap_or(Err(Lost::Gone)),
+                _ = ask.tick() => {
+                    let _ = self.outgoing.send(encode(&FromRelay::Ask { id }));
+                }
+                Ok(()) = progressed.changed() => {
+                    if let Some(progress) = *progressed.borrow_and_update() {
+                        report(progress);
+                    }
+                }
+            }
+        };
         under_way.answered = true;
         reply
     }
@@ -191,7 +229,18 @@ impl Calls {
     fn answer(&self, id: u64, reply: Result<Reply, Lost>) {
         // Late answers to cancelled calls find nobody.
         if let Some(waiter) = self.lock().waiting.remove(&id) {
-            let _ = waiter.send(reply);
+            let _ = waiter.reply.send(reply);
+        }
+    }
+
+    fn progress(&self, id: u64, ahead: u64) {
+        if let Some(waiter) = self.lock().waiting.get(&id) {
+            let progress = if ahead == 0 {
+                Progress::Running
+            } else {
+                Progress::Waiting { ahead }
+            };
+            let _ = waiter.progress.send(Some(progress));
         }
     }
 
@@ -199,7 +248,7 @@ impl Calls {
         let mut state = self.lock();
         state.lost = Some(lost.clone());
         for (_, waiter) in state.waiting.drain() {
-            let _ = waiter.send(Err(lost.clone()));
+            let _ = waiter.reply.send(Err(lost.clone()));
         }
     }
 }
@@ -224,6 +273,7 @@ async fn serve(
         loop {
             match incoming.next().await {
                 Ok(FromModule::Reply(reply)) => calls.answer(reply.id, Ok(reply)),
+                Ok(FromModule::Ahead { id, ahead }) => calls.progress(id, ahead),
                 Ok(FromModule::Withdrawn { id }) => calls.answer(id, Err(Lost::Withdrawn)),
                 Ok(FromModule::Refused { reason }) => return Lost::Broken(reason),
                 Ok(FromModule::Hello(_)) => return Lost::Broken("a second hello".to_owned()),

@@ -2,14 +2,16 @@
 //! model reads; a protocol error is only for what can't be routed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use emacs_runtime_mcp_protocol::{ErrorCode, Failure, Outcome, VERSION};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult,
     ErrorData, Implementation, ListToolsResult, MetaObject, PaginatedRequestParams,
-    ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig,
+    Tool,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{Peer, RequestContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -17,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::line::{Arrived, DuplicateKey};
 use super::tool;
-use crate::emacs::{Answer, Emacs, Via};
+use crate::emacs::{Answer, Emacs, Progress, Via};
 use crate::envelope::Envelope;
 use crate::request::{Defaults, Request, invalid};
 
@@ -54,19 +56,56 @@ impl Server {
             Some(DuplicateKey(key)) => Err(invalid(format!("the key {key:?} stands twice"))),
             None => Request::new(arguments.as_ref(), self.defaults),
         };
+        let progress = Reporter::new(context);
+        let report = |progress_made| progress.report(progress_made);
         let answer = match request {
             Err(failure) => Answer {
                 outcome: failure.into(),
                 via: None,
             },
             Ok(request) => tokio::select! {
-                answer = self.emacs.evaluate(&request, arrived) => answer,
+                answer = self.emacs.evaluate(&request, arrived, &report) => answer,
                 // rmcp drops the answer to a cancelled request.
                 () = context.ct.cancelled() => Answer { outcome: ended().into(), via: None },
                 () = self.stop.cancelled() => Answer { outcome: ended().into(), via: None },
             },
         };
         result(answer, arrived)
+    }
+}
+
+/// Tells a client that gave a token how far its call is.
+struct Reporter {
+    token: Option<ProgressToken>,
+    peer: Peer<RoleServer>,
+    count: AtomicU32,
+}
+
+impl Reporter {
+    fn new(context: &RequestContext<RoleServer>) -> Self {
+        Self {
+            token: context.meta.get_progress_token(),
+            peer: context.peer.clone(),
+            count: AtomicU32::new(0),
+        }
+    }
+
+    fn report(&self, progress: Progress) {
+        let Some(token) = self.token.clone() else {
+            return;
+        };
+        let message = match progress {
+            Progress::Running => "the form runs in Emacs".to_owned(),
+            Progress::Waiting { ahead: 1 } => "the form waits behind another one".to_owned(),
+            Progress::Waiting { ahead } => format!("the form waits behind {ahead} others"),
+        };
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let params = ProgressNotificationParam::new(token, f64::from(count)).with_message(message);
+        let peer = self.peer.clone();
+        tokio::spawn(async move {
+            // A client that has left hears nothing.
+            let _ = peer.notify_progress(params).await;
+        });
     }
 }
 
