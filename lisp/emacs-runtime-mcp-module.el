@@ -119,7 +119,9 @@ be stopped; it never begins another one there."
       (let ((call (emacs-runtime-mcp-core--take)))
         (setq more (and call (emacs-runtime-mcp-module--evaluate call)))
         (when (and more (or (input-pending-p) (time-less-p until nil)))
-          (emacs-runtime-mcp-module--arm 0)
+          ;; Not at once: as long as a timer is due Emacs looks for keys
+          ;; between two of them, but for no output of any process.
+          (emacs-runtime-mcp-module--arm 0.001)
           (setq more nil))))))
 
 (defun emacs-runtime-mcp-module--evaluate (call)
@@ -288,20 +290,21 @@ one that runs is still answered.  Return non-nil if this Emacs listened."
 
 (defun emacs-runtime-mcp-cancel ()
   "Stop the form that runs for an agent and withdraw those that wait.
-The agent is told that a person did so.  Return how many that were."
+The agent is told that a person did so.  Return how many that were.
+A form that waits ends as soon as this command has."
   (interactive)
-  (let* ((inside (emacs-runtime-mcp-eval--on-stack-p))
-         (count (if (featurep 'emacs-runtime-mcp-core)
-                    (emacs-runtime-mcp-core--cancel)
-                  0)))
-    (when (and (zerop count) inside)
+  (let ((count (if (featurep 'emacs-runtime-mcp-core)
+                   (emacs-runtime-mcp-core--cancel)
+                 0)))
+    (when (and (zerop count) (emacs-runtime-mcp-eval--on-stack-p))
       ;; A form of the emacsclient path.
       (funcall emacs-runtime-mcp-eval--stage 'cancel)
+      (run-at-time 0 nil (lambda ()
+                           (when (emacs-runtime-mcp-eval--on-stack-p)
+                             (emacs-runtime-mcp-eval--stop))))
       (setq count 1))
     (when (called-interactively-p 'interactive)
       (message "Stopped or withdrew %d calls" count))
-    ;; From inside the form's wait it ends here and now.
-    (when inside (emacs-runtime-mcp-eval--stop))
     count))
 
 (defun emacs-runtime-mcp-status ()

@@ -1,6 +1,12 @@
 //! The person who sits in front of Emacs, in a terminal: they notice nothing but what a form does.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use harness::{Relay, RelayBuilder, Scratch, Terminal, wait_until};
+use serde_json::json;
 
 /// The last one goes first: the folder is needed until Emacs has ended.
 fn start() -> (Scratch, Terminal, Relay) {
@@ -122,4 +128,114 @@ fn the_region_stays_active() {
         relay.value("(list (region-active-p) (region-beginning) (region-end))"),
         "(t 1 4)"
     );
+}
+
+#[test]
+fn c_g_ends_a_running_form() {
+    let (scratch, terminal, mut relay) = start();
+    for form in [
+        "(while t)",
+        "(sleep-for 30)",
+        "(call-process \"sleep\" nil nil nil \"30\")",
+    ] {
+        let file = scratch.path().join("runs");
+        let _ = std::fs::remove_file(&file);
+        let id = relay.begin_call(json!({
+            "expression": format!("(progn (write-region \"x\" nil {file:?} nil 'quiet) {form})"),
+            "timeout_ms": 20_000,
+        }));
+        wait_until("the form to run", || file.exists());
+        terminal.press("C-g");
+        let error = relay.answer_to(id)["result"]["structuredContent"]["error"].clone();
+        assert_eq!(error["code"], "elisp_error", "{form}: {error}");
+        assert_eq!(error["data"]["symbol"], "quit", "{form}: {error}");
+        assert_eq!(relay.value("(list quit-flag inhibit-quit)"), "(nil nil)");
+    }
+    // What the form handles is its own.
+    let file = scratch.path().join("handled");
+    let id = relay.begin_eval(&format!(
+        "(condition-case nil (progn (write-region \"x\" nil {file:?} nil 'quiet) (while t)) (quit 42))"
+    ));
+    wait_until("the form to run", || file.exists());
+    terminal.press("C-g");
+    assert_eq!(
+        relay.answer_to(id)["result"]["structuredContent"]["value"],
+        "42"
+    );
+}
+
+/// Types 200 letters; how long each took to arrive in the buffer, sorted, in milliseconds.
+fn type_letters(terminal: &Terminal) -> Vec<f64> {
+    const LETTERS: usize = 200;
+    terminal.ask("(progn (setq typed-at nil) (with-current-buffer \"typing\" (erase-buffer)) nil)");
+    let mut sent = Vec::new();
+    let mut text = String::new();
+    for letter in ('a'..='z').cycle().take(LETTERS) {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("after 1970");
+        sent.push(now.as_secs_f64());
+        terminal.r#type(&letter.to_string());
+        text.push(letter);
+        // A person's pace, if a fast one's; what is measured is each letter's own way.
+        thread::sleep(Duration::from_millis(8));
+    }
+    wait_until("all letters", || {
+        terminal.ask("(length typed-at)") == LETTERS.to_string()
+    });
+    let buffer = terminal.ask("(with-current-buffer \"typing\" (buffer-string))");
+    assert_eq!(buffer.trim_matches('"'), text, "in order, none lost");
+    let arrived =
+        terminal.ask("(mapconcat (lambda (time) (format \"%.6f\" time)) (reverse typed-at) \" \")");
+    let arrived = arrived
+        .trim_matches('"')
+        .split(' ')
+        .map(|time| time.parse::<f64>().expect("a time"));
+    let mut delays: Vec<_> = arrived
+        .zip(sent)
+        .map(|(arrived, sent)| (arrived - sent) * 1_000.0)
+        .collect();
+    delays.sort_by(f64::total_cmp);
+    delays
+}
+
+#[test]
+fn typing_goes_first_under_a_flood_of_forms() {
+    let (_scratch, terminal, mut relay) = start();
+    relay.value(
+        "(progn (defvar typed-at nil) (switch-to-buffer \"typing\")
+           (add-hook 'post-self-insert-hook (lambda () (push (float-time) typed-at)))
+           (defun busy (ms) (let ((end (+ (float-time) (/ ms 1000.0)))) (while (< (float-time) end)))) nil)",
+    );
+    let idle = type_letters(&terminal);
+    let stop = Arc::new(AtomicBool::new(false));
+    let flood = thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            let mut forms = 0;
+            let mut waiting = std::collections::VecDeque::new();
+            while !stop.load(Ordering::SeqCst) {
+                waiting.push_back(relay.begin_eval("(busy 5)"));
+                if waiting.len() > 4 {
+                    relay.answer_to(waiting.pop_front().expect("five"));
+                    forms += 1;
+                }
+            }
+            forms
+        }
+    });
+    let loaded = type_letters(&terminal);
+    stop.store(true, Ordering::SeqCst);
+    let forms = flood.join().expect("all answered");
+    let at_95 = |delays: &[f64]| delays[delays.len() * 95 / 100];
+    let later = at_95(&loaded) - at_95(&idle);
+    assert!(forms > 100, "only {forms} forms ran");
+    assert!(
+        later <= 30.0,
+        "{later:.1} ms later at the 95th percentile ({:.1} against {:.1})",
+        at_95(&loaded),
+        at_95(&idle)
+    );
+    // The same in a graphical Emacs needs another build of Emacs and an X server.
+    harness::skipped("typing in a graphical Emacs", "only the terminal is tried");
 }
