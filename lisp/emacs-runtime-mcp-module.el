@@ -289,7 +289,7 @@ one that runs is still answered.  Return non-nil if this Emacs listened."
   (emacs-runtime-mcp-start))
 
 (defun emacs-runtime-mcp-cancel ()
-  "Stop the form that runs for an agent and withdraw those that wait.
+  "Stop the running form of an agent and withdraw those that wait.
 The agent is told that a person did so.  Return how many that were.
 A form that waits ends as soon as this command has."
   (interactive)

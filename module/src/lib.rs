@@ -175,6 +175,11 @@ fn finish<'e>(env: &'e Env, key: u64, reply: Value<'e>) -> Result<Value<'e>> {
         |reply| reply.0,
     );
     let more = with_queue(|queue| queue.finish(key, ending)).unwrap_or(false);
+    // The pipe's filter runs inside the waits of a form too, and what stops the form may have thrown
+    // it out before it could say that the byte was read.
+    if let Some(server) = lock(&SERVER).as_ref() {
+        server.heard();
+    }
     // The listener that brought it may be gone, and another have calls.
     let stopped = lock(&STOPPED).take().is_some();
     env.intern(if more || stopped { "t" } else { "nil" })

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sync::lock;
 
-/// The bell of one listener. A byte is written only when Emacs has read the one before, so the pipe
-/// never fills and a write never blocks.
+/// The bell of one listener. A byte is written only when Emacs has read the one before or has ended
+/// a form since, so the pipe never fills and a write never blocks.
 pub(crate) struct Wake<W> {
     writer: Mutex<W>,
     outstanding: AtomicBool,

@@ -53,7 +53,9 @@ fn emacs_may_crash_during_a_call_and_the_form_is_not_run_again() {
         let id = relay.begin_eval(&format!(
             "(progn (write-region \"x\" nil {file:?} t 'quiet) (sleep-for 30))"
         ));
-        wait_until("the form to run", || file.exists());
+        wait_until("the form to run", || {
+            std::fs::read(&file).is_ok_and(|text| text == b"x")
+        });
         emacs.crash();
         let crashed = std::time::Instant::now();
         let error = relay.answer_to(id)["result"]["structuredContent"]["error"].clone();

@@ -113,7 +113,7 @@ fn nothing_to_do_is_nothing_done() {
 }
 
 #[test]
-fn the_module_path_is_at_least_twenty_times_faster() {
+fn timed_the_module_path_is_at_least_twenty_times_faster() {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
     let start = |way: &str| RelayBuilder::to(&emacs).arg("--transport").arg(way).start();

@@ -1,4 +1,5 @@
-//! The tests of the whole: the real relay, a real Emacs, the real module, over real pipes.
+//! The tests of the whole: the real relay, a real Emacs, the real module, over real pipes. A test
+//! whose name begins with `timed_` measures a time and has to have the machine to itself.
 
 /// The official MCP clients.
 mod clients;

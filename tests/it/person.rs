@@ -200,7 +200,7 @@ fn type_letters(terminal: &Terminal) -> Vec<f64> {
 }
 
 #[test]
-fn typing_goes_first_under_a_flood_of_forms() {
+fn timed_typing_goes_first_under_a_flood_of_forms() {
     let (_scratch, terminal, mut relay) = start();
     relay.value(
         "(progn (defvar typed-at nil) (switch-to-buffer \"typing\")

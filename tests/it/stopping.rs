@@ -203,7 +203,7 @@ const PERSONS: &str = "(progn (defvar stray 0)
 const PERSONS_AFTER: &str = "(list stray debug-on-quit debug-on-event inhibit-quit quit-flag debug-on-error debug-on-signal (boundp 'debug-on-next-call))";
 
 #[test]
-fn by_timeout_in_a_daemon() {
+fn timed_by_timeout_in_a_daemon() {
     let scratch = Scratch::new();
     let mut emacs = Emacs::start(&scratch);
     emacs.ask(PERSONS);
@@ -214,7 +214,7 @@ fn by_timeout_in_a_daemon() {
 }
 
 #[test]
-fn by_timeout_in_a_terminal() {
+fn timed_by_timeout_in_a_terminal() {
     let scratch = Scratch::new();
     let terminal = Terminal::start(&scratch);
     terminal.ask(PERSONS);
@@ -228,21 +228,10 @@ fn by_timeout_in_a_terminal() {
 }
 
 #[test]
-fn by_cancel_in_a_daemon() {
+fn timed_by_cancel_in_a_daemon() {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
     stops_every_form_by_cancel(&mut prepared(&RelayBuilder::to(&emacs)));
-}
-
-#[test]
-fn by_cancel_in_a_terminal() {
-    let scratch = Scratch::new();
-    let terminal = Terminal::start(&scratch);
-    stops_every_form_by_cancel(&mut prepared(
-        &RelayBuilder::new()
-            .arg("--socket-name")
-            .arg(terminal.socket()),
-    ));
 }
 
 #[test]
@@ -353,7 +342,7 @@ fn a_form_may_set_debug_on_error_for_the_person() {
 
 /// A counter of its own in each form, and answers that agree with it.
 #[test]
-fn forms_that_end_when_they_are_stopped_have_ended_or_were_interrupted() {
+fn timed_forms_that_end_when_they_are_stopped_have_ended_or_were_interrupted() {
     const TIMED: u64 = 60;
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
@@ -490,14 +479,14 @@ fn running_out_of_stack_is_answered_and_put_right() {
     let before = emacs.ask(look);
     let form = "(let ((max-lisp-eval-depth 1000000) (max-specpdl-size 10000000)) (fset 'b39 (lambda (n) (1+ (b39 n)))) (b39 1))";
     for _ in 0..2 {
-        let answer = relay.call(json!({ "expression": form, "timeout_ms": 20_000 }));
+        let answer = relay.call(json!({ "expression": form, "timeout_ms": 60_000 }));
         assert_eq!(answer.code(), "elisp_error", "{answer:?}");
         assert_eq!(relay.value("(+ 1 1)"), "2");
         assert_eq!(emacs.ask(look), before);
     }
     // Deep nesting: Emacs before 29 can't read it.
     let deep = format!("(length '{}{})", "(".repeat(40_000), ")".repeat(40_000));
-    let answer = relay.call(json!({ "expression": deep, "timeout_ms": 20_000 }));
+    let answer = relay.call(json!({ "expression": deep, "timeout_ms": 60_000 }));
     if major_version() < 29 {
         assert_eq!(answer.code(), "invalid_expression", "{answer:?}");
         assert!(answer.message().contains("10,000"), "{}", answer.message());
@@ -507,7 +496,7 @@ fn running_out_of_stack_is_answered_and_put_right() {
     let shallow = format!("(length '{}{})", "(".repeat(5_000), ")".repeat(5_000));
     assert_eq!(
         relay
-            .call(json!({ "expression": shallow, "timeout_ms": 20_000 }))
+            .call(json!({ "expression": shallow, "timeout_ms": 60_000 }))
             .value(),
         "1"
     );
@@ -740,7 +729,7 @@ fn progress_is_told_to_who_wants_it() {
 }
 
 #[test]
-fn waits_and_prompts_are_given_back_by_emacsclient_too() {
+fn timed_waits_and_prompts_are_given_back_by_emacsclient_too() {
     let scratch = Scratch::new();
     let emacs = EmacsBuilder::new("t").without_module().start(&scratch);
     let mut relay = RelayBuilder::to(&emacs).start();

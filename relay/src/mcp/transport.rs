@@ -73,7 +73,7 @@ struct Writer {
 
 impl Writer {
     async fn write(&self, message: &ServerJsonRpcMessage) -> io::Result<()> {
-        let mut text = serde_json::to_vec(message)?;
+        let mut text = escape_separators(serde_json::to_vec(message)?);
         text.push(b'\n');
         let mut output = self.output.lock().await;
         let written = async {
@@ -147,6 +147,38 @@ impl Stdio {
     }
 }
 
+/// Escapes what some clients take for the end of a line: U+2028, U+2029 and U+0085. In JSON they can
+/// only stand inside strings, where an escape means the same.
+fn escape_separators(json: Vec<u8>) -> Vec<u8> {
+    const SEPARATORS: [(&[u8], &[u8]); 3] = [
+        ("\u{2028}".as_bytes(), br"\u2028"),
+        ("\u{2029}".as_bytes(), br"\u2029"),
+        ("\u{85}".as_bytes(), br"\u0085"),
+    ];
+    let separator = |at: usize| {
+        SEPARATORS
+            .iter()
+            .find(|(raw, _)| json[at..].starts_with(raw))
+    };
+    // Mostly there is none, and nothing is copied.
+    let Some(first) = (0..json.len()).find(|&at| json[at] >= 0xc2 && separator(at).is_some())
+    else {
+        return json;
+    };
+    let mut escaped = json[..first].to_vec();
+    let mut at = first;
+    while at < json.len() {
+        if let Some((raw, escape)) = separator(at) {
+            escaped.extend_from_slice(escape);
+            at += raw.len();
+        } else {
+            escaped.push(json[at]);
+            at += 1;
+        }
+    }
+    escaped
+}
+
 /// Whether rmcp begins a session with `request`; it stays before one with all others.
 fn opens(request: &ClientRequest) -> bool {
     match request {
@@ -212,5 +244,26 @@ impl Transport<RoleServer> for Stdio {
 
     async fn close(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_are_escaped_and_nothing_else_is_touched() {
+        for text in [
+            "plain",
+            "é日本😀\u{2027}\u{202a}\u{84}",
+            "a\u{2028}b\u{2029}\u{85}c\u{2028}",
+        ] {
+            let json = serde_json::to_vec(text).unwrap();
+            let escaped = escape_separators(json.clone());
+            assert_eq!(serde_json::from_slice::<String>(&escaped).unwrap(), text);
+            let written = String::from_utf8(escaped).unwrap();
+            assert!(!written.contains(['\u{2028}', '\u{2029}', '\u{85}']));
+            assert_eq!(written.contains("\\u"), text.contains('\u{2028}'));
+        }
     }
 }
