@@ -68,7 +68,7 @@ that you do not know is wanted."
   (file-name-directory (or load-file-name buffer-file-name))
   "Where this file is, and the core beside it.")
 
-(defconst emacs-runtime-mcp-module--budget 0.01
+(defconst emacs-runtime-mcp-module--budget 0.005
   "Seconds that the pump goes on before it gives way to the command loop.
 A form is never cut for it; it is looked at between two forms.")
 
