@@ -10,7 +10,7 @@ RELAY = target/release/emacs-runtime-mcp
 CORE = lisp/emacs-runtime-mcp-core.$(SUFFIX)
 LISP = $(wildcard lisp/*.el)
 
-.PHONY: help build demo test lint check-lisp install uninstall emacs clean
+.PHONY: help build demo test test-huge lint check-lisp install uninstall emacs clean
 
 help: ## what can be done here
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1  \t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -28,6 +28,9 @@ demo: emacs build ## watch an agent's calls go into an Emacs and back
 
 test: emacs build ## everything; on Emacs 30 too where it can be had
 	@tests/run.sh
+
+test-huge: emacs build ## printing a value of 200 MB takes no memory of its size
+	HUGE_MB=200 $(CARGO) test --locked -p it --test it -- a_huge_value
 
 emacs:
 	@tests/install-emacs.sh tmux

@@ -45,6 +45,16 @@
 (defconst emacs-runtime-mcp-eval--message-max 4096
   "How many characters of an error message are kept; the rest is cut.")
 
+(defconst emacs-runtime-mcp-eval--backtrace-max 8192
+  "How many characters of an error's backtrace are kept; the rest is cut.")
+
+(defconst emacs-runtime-mcp-eval--frames-max 50
+  "How many frames of an error's backtrace are kept, innermost first.")
+
+(defconst emacs-runtime-mcp-eval--notes-max 10000
+  "Of how many signals in one form the backtrace is kept.
+A form that goes on handling errors is not slowed down for ever.")
+
 (defconst emacs-runtime-mcp-eval--patience 10000
   "How many characters are printed by uncompiled Lisp before it is compiled.")
 
@@ -61,6 +71,13 @@ nil if it must not; with `thrown' when we were called out of the form,
 and returns non-nil if the form is to be stopped; and with `leave' when
 it has ended.")
 
+(defvar emacs-runtime-mcp-eval--form nil
+  "The running form, to know its frame on the stack.")
+
+(defvar emacs-runtime-mcp-eval--noted nil
+  "List (COUNT SYMBOL DATA FRAMES) of the running form's last signal.
+FRAMES is a list of (EVALD FUNCTION ARGS), innermost first.")
+
 (defvar emacs-runtime-mcp-eval--saved nil
   "Alist of the top-level values of `--bound' before the running form.")
 
@@ -74,7 +91,8 @@ loop then and unwinds nothing.")
     debug-on-next-call inhibit-debugger debug-ignored-errors
     internal-when-entered-debugger throw-on-input quit-flag inhibit-quit
     inhibit-interaction inhibit-message message-log-max standard-output
-    deactivate-mark this-command last-command current-prefix-arg
+    signal-hook-function emacs-runtime-mcp-eval--form
+    emacs-runtime-mcp-eval--noted deactivate-mark this-command last-command current-prefix-arg
     undo-auto--undoably-changed-buffers max-lisp-eval-depth
     max-specpdl-size print-length print-level print-circle print-quoted
     print-gensym print-number-table print-continuous-numbering
@@ -175,7 +193,8 @@ string is open, or there are only comments"))
 A raw byte becomes a backslash and three octal digits, a surrogate
 or a character that Unicode doesn't have U+FFFD."
   (let ((string (string-to-multibyte string)))
-    (if (not (string-match-p "[^\0-\ud7ff\ue000-\U0010ffff]" string))
+    (if (or (= (length string) (string-bytes string)) ; all ASCII
+            (not (string-match-p "[^\0-\ud7ff\ue000-\U0010ffff]" string)))
         string
       (replace-regexp-in-string
        "[^\0-\ud7ff\ue000-\U0010ffff]"
@@ -203,16 +222,46 @@ or a character that Unicode doesn't have U+FFFD."
          (print-unreadable-function nil) (float-output-format nil))
      ,@body))
 
+(defun emacs-runtime-mcp-eval--plain-p (value)
+  "Return non-nil if VALUE is a string that is quickly printed whole.
+Its print is at most four times as long; short ones aren't worth it."
+  (and (stringp value)
+       (< 256 (length value) 1000000)
+       (not (text-properties-at 0 value))
+       (not (next-property-change 0 value))))
+
+(defun emacs-runtime-mcp-eval--print-plain (value max)
+  "Print VALUE as `emacs-runtime-mcp-eval--print', with MAX; into a buffer.
+That takes a twentieth of the time."
+  (with-temp-buffer
+    (set-buffer-multibyte t)
+    (emacs-runtime-mcp-eval--with-default-print
+      (prin1 value (current-buffer)))
+    (cons (buffer-substring-no-properties
+           (point-min) (min (point-max) (+ (point-min) max)))
+          (buffer-size))))
+
 (defun emacs-runtime-mcp-eval--print (value max)
   "Print VALUE as `prin1-to-string' does by default, keeping MAX characters.
 Return a cons (TEXT . CHARS); CHARS counts all of them."
+  (if (emacs-runtime-mcp-eval--plain-p value)
+      (emacs-runtime-mcp-eval--print-plain value max)
+    (emacs-runtime-mcp-eval--print-counting value max)))
+
+(defun emacs-runtime-mcp-eval--print-counting (value max)
+  "Print VALUE as `emacs-runtime-mcp-eval--print', with MAX; by character.
+However long the print is, no more than MAX are ever in memory."
   (let ((chars 0)
         (kept nil)
+        ;; What is kept is garbage as soon as it is a string; to collect
+        ;; it in between would take longer than the printing.
+        (gc-cons-threshold (max gc-cons-threshold
+                                (min (* 32 max) 10000000)))
         ;; Emacs calls the sink for each character.  As source, which is
         ;; how it travels through emacsclient, that is slow, and to load
         ;; the compiler takes as long as a few thousand characters.
         (patience (and (emacs-runtime-mcp-eval--interpreted-p
-                        'emacs-runtime-mcp-eval--print)
+                        'emacs-runtime-mcp-eval--print-counting)
                        emacs-runtime-mcp-eval--patience)))
     (if (catch 'emacs-runtime-mcp-eval--slow
           (emacs-runtime-mcp-eval--with-default-print
@@ -224,8 +273,8 @@ Return a cons (TEXT . CHARS); CHARS counts all of them."
                        (throw 'emacs-runtime-mcp-eval--slow t)))))
           nil)
         (progn
-          (emacs-runtime-mcp-eval--compile 'emacs-runtime-mcp-eval--print)
-          (emacs-runtime-mcp-eval--print value max))
+          (emacs-runtime-mcp-eval--compile 'emacs-runtime-mcp-eval--print-counting)
+          (emacs-runtime-mcp-eval--print-counting value max))
       (cons (concat (nreverse kept)) chars))))
 
 ;;; Replies
@@ -244,14 +293,16 @@ Return a cons (TEXT . CHARS); CHARS counts all of them."
         text
       (emacs-runtime-mcp-eval--name (car-safe err)))))
 
-(defun emacs-runtime-mcp-eval--failure (code symbol message)
-  "Return a reply: CODE, a symbol, SYMBOL, a string or nil, and MESSAGE."
+(defun emacs-runtime-mcp-eval--failure (code symbol message &optional backtrace)
+  "Return a reply: CODE, a symbol, SYMBOL, a string or nil, and MESSAGE.
+BACKTRACE is a string or nil."
   (vector (symbol-name code)
           (emacs-runtime-mcp-eval--valid
            (emacs-runtime-mcp-eval--cut
             message emacs-runtime-mcp-eval--message-max))
           nil nil nil
-          (and symbol (emacs-runtime-mcp-eval--valid symbol))))
+          (and symbol (emacs-runtime-mcp-eval--valid symbol))
+          (and backtrace (emacs-runtime-mcp-eval--valid backtrace))))
 
 (defun emacs-runtime-mcp-eval--success (printed max output)
   "Return a reply: PRINTED is a cons (TEXT . CHARS) cut after MAX.
@@ -262,7 +313,65 @@ OUTPUT is a string, perhaps empty."
           (> (cdr printed) max)
           (unless (equal output "")
             (emacs-runtime-mcp-eval--valid output))
-          nil))
+          nil nil))
+
+;;; Backtraces
+
+(defun emacs-runtime-mcp-eval--note (symbol data)
+  "Keep the stack on which SYMBOL is signalled with DATA.
+This is the `signal-hook-function' while a form runs: when an error
+reaches us the stack is gone.  Printing has to wait until it does, for
+most errors are handled."
+  (let ((count (1+ (or (car emacs-runtime-mcp-eval--noted) 0)))
+        (left emacs-runtime-mcp-eval--frames-max)
+        (frames nil))
+    (when (<= count emacs-runtime-mcp-eval--notes-max)
+      (catch 'emacs-runtime-mcp-eval--enough
+        (mapbacktrace
+         (lambda (evald function args _flags)
+           (when (or (zerop left)
+                     (and (eq function 'eval)
+                          (eq (car-safe args) emacs-runtime-mcp-eval--form)))
+             (throw 'emacs-runtime-mcp-eval--enough nil))
+           (unless (memq function '(signal emacs-runtime-mcp-eval--note))
+             (setq left (1- left))
+             (push (list evald function args) frames)))
+         #'emacs-runtime-mcp-eval--note)))
+    (setq emacs-runtime-mcp-eval--noted
+          (list count symbol data (nreverse frames)))))
+
+(defun emacs-runtime-mcp-eval--brief (value)
+  "Print VALUE in a few characters."
+  (let ((chars nil) (left 200))
+    (catch 'emacs-runtime-mcp-eval--enough
+      (emacs-runtime-mcp-eval--with-default-print
+        (let ((print-length 8) (print-level 4) (print-escape-newlines t))
+          (prin1 value (lambda (char)
+                         (push char chars)
+                         (when (zerop (setq left (1- left)))
+                           (setq chars (nconc (list ?. ?. ?.) chars))
+                           (throw 'emacs-runtime-mcp-eval--enough nil)))))))
+    (concat (nreverse chars))))
+
+(defun emacs-runtime-mcp-eval--backtrace (err)
+  "Return the backtrace of ERR as text, or nil if it was not noted."
+  (let ((noted (cdr emacs-runtime-mcp-eval--noted)))
+    (when (and (eq (car err) (car noted)) (eq (cdr err) (nth 1 noted))
+               (nth 2 noted))
+      (condition-case nil
+          (emacs-runtime-mcp-eval--cut
+           (mapconcat
+            (lambda (frame)
+              (if (car frame)
+                  (format "%s(%s)"
+                          (emacs-runtime-mcp-eval--brief (nth 1 frame))
+                          (mapconcat #'emacs-runtime-mcp-eval--brief
+                                     (nth 2 frame) " "))
+                (emacs-runtime-mcp-eval--brief
+                 (cons (nth 1 frame) (nth 2 frame)))))
+            (nth 2 noted) "\n")
+           emacs-runtime-mcp-eval--backtrace-max)
+        (error nil)))))
 
 ;;; Output: `standard-output' and what `message' logs, in order
 
@@ -424,6 +533,9 @@ its first messages were not gone before they could be read."
                              (current-prefix-arg nil)
                              (inhibit-message t)
                              (message-log-max t)
+                             (emacs-runtime-mcp-eval--form form)
+                             (signal-hook-function
+                              #'emacs-runtime-mcp-eval--note)
                              (standard-output
                               (lambda (char)
                                 (funcall drain)
@@ -441,7 +553,8 @@ its first messages were not gone before they could be read."
              (emacs-runtime-mcp-eval--failure
               'elisp_error
               (emacs-runtime-mcp-eval--name (car err))
-              (emacs-runtime-mcp-eval--message err))))
+              (emacs-runtime-mcp-eval--message err)
+              (emacs-runtime-mcp-eval--backtrace err))))
       (emacs-runtime-mcp-eval--undo-after ended changed)
       (emacs-runtime-mcp-eval--trim-log log-start log-max)
       ;; Even a message that is not displayed clears the echo area.
@@ -577,6 +690,9 @@ as `emacs-runtime-mcp-eval--stage'."
                (inhibit-debugger nil)
                (debug-ignored-errors nil)
                (throw-on-input nil)
+               (emacs-runtime-mcp-eval--noted nil)
+               ;; Emacs raises it for `signal-hook-function' to have room.
+               (max-lisp-eval-depth max-lisp-eval-depth)
                (quit-flag nil)
                (inhibit-quit nil)
                (inhibit-interaction
@@ -614,14 +730,16 @@ as `emacs-runtime-mcp-eval--stage'."
   "Read one form from SOURCE, evaluate it, and return a reply.
 STAGE is a function as `emacs-runtime-mcp-eval--stage'.  The reply is
 the symbol `stopped' if the form was stopped, or not begun since it was
-to be; else a vector [CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL]:
+to be; else a vector
+  [CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL BACKTRACE]:
 CODE is nil for a value, else the name of an error code of
 `emacs_eval'; TEXT is the printed value, cut after MAX characters,
 or the error's message; CHARS counts the characters of the whole
 value and TRUNCATED says whether TEXT lacks some; OUTPUT is what
 the form printed and messaged, or nil; SYMBOL is the name of the
-condition that was signalled, or nil.  All strings are valid
-Unicode.  Never called while `emacs-runtime-mcp-eval--running'."
+condition that was signalled, or nil; BACKTRACE is the stack from
+there to the form, or nil.  All strings are valid Unicode.
+Never called while `emacs-runtime-mcp-eval--running'."
   (emacs-runtime-mcp-eval--guarded
    stage
    (lambda ()

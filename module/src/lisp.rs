@@ -5,7 +5,7 @@ use emacs_runtime_mcp_protocol::{ErrorCode, Failure, Outcome, Success};
 
 use crate::running::{Ending, Stage};
 
-/// A reply of `emacs-runtime-mcp-eval`: `[CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL]`, or `stopped`,
+/// A reply of `emacs-runtime-mcp-eval`: `[CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL BACKTRACE]`, or `stopped`,
 /// described in that function's documentation. Its strings must be valid Unicode.
 pub(crate) struct LispReply(pub(crate) Ending);
 
@@ -29,6 +29,7 @@ impl<'e> FromLisp<'e> for LispReply {
         };
         let mut failure = Failure::new(code, text);
         failure.data.symbol = reply.get(5)?;
+        failure.data.backtrace = reply.get(6)?;
         Ok(Self(Ending::Done(failure.into())))
     }
 }

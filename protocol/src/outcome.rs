@@ -51,6 +51,9 @@ pub struct FailureData {
     /// What became of the form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Evaluation>,
+    /// The stack from where the error was signalled to the form, innermost first, a line a frame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backtrace: Option<String>,
     /// The places where an Emacs was looked for, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub looked_at: Vec<String>,

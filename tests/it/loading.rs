@@ -280,7 +280,7 @@ fn the_whole_runs_under_module_assertions() {
         .start(&scratch);
     let mut relay = RelayBuilder::to(&emacs).start();
     relay.value("(setq gc-cons-threshold 1)");
-    for nth in 0..200 {
+    for nth in 0..500 {
         assert_eq!(
             relay.value(&format!("(list {nth} (list {nth}))")),
             format!("({nth} ({nth}))")

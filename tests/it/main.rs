@@ -1,6 +1,8 @@
 //! The tests of the whole: the real relay, a real Emacs, the real module, over real pipes. A test
 //! whose name begins with `timed_` measures a time and has to have the machine to itself.
 
+/// What printing costs.
+mod bounds;
 /// The official MCP clients.
 mod clients;
 /// What the contract promises, one list for both paths.

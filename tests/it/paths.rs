@@ -21,7 +21,7 @@ fn an_emacsclient_that_prints_something_else_breaks_the_protocol() {
     let real = emacsclient_program();
     for text in [
         "echo hello".to_owned(),
-        "echo '\"nil =%% 1 nil nil nil\"'".to_owned(),
+        "echo '\"nil =%% 1 nil nil nil nil\"'".to_owned(),
         "echo '\"file\"'".to_owned(),
         format!("echo wrapped; exec {} \"$@\"", real.to_string_lossy()),
     ] {

@@ -372,7 +372,7 @@ fn outcome(line: &str) -> Outcome {
 
 fn parse(line: &str) -> Option<Outcome> {
     let words: Vec<&str> = line.split(' ').collect();
-    let [code, text, chars, truncated, output, symbol] = words.as_slice() else {
+    let [code, text, chars, truncated, output, symbol, backtrace] = words.as_slice() else {
         return None;
     };
     let string = |word: &str| -> Option<Option<String>> {
@@ -393,6 +393,7 @@ fn parse(line: &str) -> Option<Outcome> {
         Some(code) => {
             let mut failure = Failure::new(ErrorCode::from_name(&code)?, text);
             failure.data.symbol = string(symbol)?;
+            failure.data.backtrace = string(backtrace)?;
             failure.into()
         }
     })
@@ -454,7 +455,7 @@ mod tests {
 
     #[test]
     fn replies_are_read_and_nothing_else_is() {
-        let value = outcome("nil =MuKCrA== 2 t =aGk= nil");
+        let value = outcome("nil =MuKCrA== 2 t =aGk= nil nil");
         assert_eq!(
             value,
             Outcome::Success(Success {
@@ -464,7 +465,8 @@ mod tests {
                 output: Some("hi".into())
             })
         );
-        let Outcome::Failure(failure) = outcome("=ZWxpc3BfZXJyb3I= =bm8= nil nil nil =cXVpdA==")
+        let Outcome::Failure(failure) =
+            outcome("=ZWxpc3BfZXJyb3I= =bm8= nil nil nil =cXVpdA== nil")
         else {
             panic!()
         };
@@ -473,9 +475,9 @@ mod tests {
         for line in [
             "",
             "nil",
-            "nil =MQ== x nil nil nil",
-            "nil =%% 1 nil nil nil",
-            "=bm9wZQ== =MQ== nil nil nil nil",
+            "nil =MQ== x nil nil nil nil",
+            "nil =%% 1 nil nil nil nil",
+            "=bm9wZQ== =MQ== nil nil nil nil nil",
         ] {
             let Outcome::Failure(failure) = outcome(line) else {
                 panic!("{line}")

@@ -96,6 +96,7 @@ fn output_schema() -> Value {
                         "description": "Details: the Lisp condition's symbol, what became of the evaluation, the places looked at.",
                         "properties": {
                             "symbol": { "type": "string", "description": "The condition that was signalled." },
+                            "backtrace": { "type": "string", "description": "The frames of the form on the stack when it was signalled, innermost first." },
                             "evaluation": { "type": "string", "enum": ["not_started", "interrupted", "unknown"], "description": "What became of the form." },
                             "looked_at": { "type": "array", "items": { "type": "string" }, "description": "Where an Emacs was looked for." },
                         },

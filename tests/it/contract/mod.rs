@@ -64,6 +64,8 @@ macro_rules! on_both_paths {
 
 /// Signals, throws and other ways not to return.
 mod errors;
+/// Every value and every error to the character, whatever is in it.
+mod exact;
 /// Arguments and their limits.
 mod input;
 /// What a form prints and messages.

@@ -220,10 +220,18 @@ impl Relay {
     ///
     /// Where none comes in a minute, or it isn't JSON.
     pub fn receive(&mut self) -> Value {
-        let line = self.lines.recv_timeout(PATIENCE);
-        let line =
-            line.unwrap_or_else(|error| panic!("no answer ({error}); it said {:?}", self.stderr()));
+        let line = self.receive_line();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}"))
+    }
+
+    /// The next line as it is.
+    ///
+    /// # Panics
+    ///
+    /// Where none comes in a minute.
+    pub fn receive_line(&mut self) -> String {
+        let line = self.lines.recv_timeout(PATIENCE);
+        line.unwrap_or_else(|error| panic!("no answer ({error}); it said {:?}", self.stderr()))
     }
 
     /// The next message if one comes within `time`.

@@ -1,0 +1,142 @@
+//! What printing costs: memory that doesn't grow with the value, and time.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use harness::{Emacs, RelayBuilder, Scratch};
+use serde_json::json;
+
+/// A line of /proc/PID/status, in KiB.
+fn status_kib(pid: u32, key: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("Linux");
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(key))
+        .expect("the key");
+    line.split_whitespace()
+        .nth(1)
+        .expect("a number")
+        .parse()
+        .expect("a number")
+}
+
+#[test]
+fn a_huge_value_is_printed_in_little_memory() {
+    if !cfg!(target_os = "linux") {
+        harness::skipped(
+            "memory of printing",
+            "only Linux tells a peak that can be reset",
+        );
+        return;
+    }
+    let megabytes: u64 = std::env::var("HUGE_MB")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(20);
+    let scratch = Scratch::new();
+    let emacs = Emacs::start(&scratch);
+    let mut relay = RelayBuilder::to(&emacs)
+        .arg("--transport")
+        .arg("module")
+        .start();
+    let timeout = json!(120_000);
+    relay.call(json!({ "expression": format!("(progn (setq huge (make-string {megabytes}000000 ?a)) nil)"), "timeout_ms": timeout }));
+    // What the printer's code itself takes is there before.
+    relay.call(json!({ "expression": "(make-string 300000 ?b)", "max_output_chars": 262_144 }));
+    fs::write(format!("/proc/{}/clear_refs", emacs.pid()), "5").expect("our own process");
+    let before = status_kib(emacs.pid(), "VmRSS:");
+    let answer = relay
+        .call(json!({ "expression": "huge", "timeout_ms": timeout, "max_output_chars": 262_144 }));
+    assert_eq!(answer.envelope["original_chars"], megabytes * 1_000_000 + 2);
+    let grown = status_kib(emacs.pid(), "VmHWM:").saturating_sub(before);
+    assert!(grown < 20 * 1024, "{grown} KiB more at the peak");
+}
+
+#[test]
+fn a_structure_that_prints_for_ever_ends_in_time_and_memory_stays_flat() {
+    let scratch = Scratch::new();
+    let emacs = Emacs::start(&scratch);
+    let mut relay = RelayBuilder::to(&emacs)
+        .arg("--transport")
+        .arg("module")
+        .start();
+    relay.value("1");
+    let before = status_kib(emacs.pid(), "VmRSS:");
+    for form in [
+        "(let ((x 1)) (dotimes (_ 40) (setq x (cons x x))) x)",
+        "(let ((r (record 'tree nil nil)) (l nil)) (dotimes (_ 40) (setq l (record 'tree l l))) (aset r 1 l) (aset r 2 l) r)",
+    ] {
+        let answer = relay.call(json!({ "expression": form, "timeout_ms": 1_000 }));
+        assert_eq!(
+            (answer.code(), answer.evaluation()),
+            ("evaluation_timeout", "interrupted"),
+            "{form}"
+        );
+    }
+    let grown = status_kib(emacs.pid(), "VmRSS:").saturating_sub(before);
+    assert!(grown < 20 * 1024, "{grown} KiB more");
+    assert_eq!(relay.value("1"), "1");
+}
+
+#[test]
+fn timed_long_values_are_fast_on_both_paths() {
+    let scratch = Scratch::new();
+    let emacs = Emacs::start(&scratch);
+    let text = "(make-string 262142 ?a)";
+    let plain = (0..3).map(|_| {
+        let begun = Instant::now();
+        assert_eq!(emacs.ask(text).len(), 262_144);
+        begun.elapsed()
+    });
+    let plain = plain.min().expect("three");
+    // From the request to the answer, as the relay says: the test's own parsing, unoptimized, takes
+    // longer than all the rest.
+    let ours = |way: &str| {
+        let mut relay = RelayBuilder::to(&emacs).arg("--transport").arg(way).start();
+        let times = (0..3).map(|_| {
+            let answer = relay.call(
+                json!({ "expression": text, "max_output_chars": 262_144, "timeout_ms": 60_000 }),
+            );
+            assert_eq!(answer.envelope["truncated"], false);
+            Duration::from_millis(answer.envelope["elapsed_ms"].as_u64().expect("a number") + 1)
+        });
+        times.min().expect("three")
+    };
+    let (module, client) = (ours("module"), ours("emacsclient"));
+    harness::show(&format!(
+        "262,144 characters: plain emacsclient {plain:?}, module {module:?}, ours by emacsclient {client:?}"
+    ));
+    assert!(plain >= module * 20, "plain {plain:?}, module {module:?}");
+    assert!(
+        plain >= client * 4,
+        "plain {plain:?}, ours by emacsclient {client:?}"
+    );
+}
+
+#[test]
+fn native_functions_survive_any_string() {
+    // B74
+    let scratch = Scratch::new();
+    let mut emacs = Emacs::start(&scratch);
+    for string in [
+        "(concat \"é\" \"\\377\")",
+        "(encode-coding-string \"你好\" 'utf-8)",
+        "(string #xd800)",
+        "(string #x3fff80 0)",
+    ] {
+        for call in [
+            "(emacs-runtime-mcp-core--start S (make-pipe-process :name \"x\") S S S)",
+            "(emacs-runtime-mcp-core--stage 1 S)",
+            "(emacs-runtime-mcp-core--finish 1 (vector S S 1 nil S S S))",
+            "(emacs-runtime-mcp-core--finish 1 (vector nil S 1 nil S S S))",
+            "(emacs-runtime-mcp-core--finish S S)",
+        ] {
+            emacs.ask(&format!(
+                "(condition-case err (progn {} 'fine) (error 'signalled))",
+                call.replace('S', string)
+            ));
+            assert!(emacs.is_alive(), "{call} with {string}");
+        }
+    }
+    assert_eq!(RelayBuilder::to(&emacs).start().value("1"), "1");
+}
