@@ -111,19 +111,18 @@
                          100)))))
 
 (ert-deftest eval-tests-prints-long-strings-as-emacs-does ()
-  "Long strings take another way and come out the same."
+  "Long strings take another way and come out the same.
+Not those with many text properties: these Emacs prints in the order of
+a tree that it balances meanwhile, twice never quite the same."
   (random "long")
   (dotimes (_ 200)
     (let ((string (apply #'concat (mapcar (lambda (_) (eval-tests--string))
                                           (make-list 120 nil)))))
-      (dolist (string (list string (substring-no-properties string)
+      (dolist (string (list (substring-no-properties string)
                             (make-string 300 (+ 128 (random 128)))
                             (apply #'unibyte-string
                                    (mapcar (lambda (_) (random 256))
                                            (make-list 300 nil)))))
-        ;; Emacs prints text properties in the order of a tree, which it
-        ;; balances when it is looked at; that must not come in between.
-        (emacs-runtime-mcp-eval--plain-p string)
         (let ((expected (prin1-to-string string))
               (print-escape-newlines t))
           (dolist (max (list 10 (length expected) most-positive-fixnum))
