@@ -51,7 +51,7 @@
 (defconst emacs-runtime-mcp-eval--frames-max 50
   "How many frames of an error's backtrace are kept, innermost first.")
 
-(defconst emacs-runtime-mcp-eval--notes-max 10000
+(defconst emacs-runtime-mcp-eval--notes-max 1000
   "Of how many signals in one form the backtrace is kept.
 A form that goes on handling errors is not slowed down for ever.")
 
@@ -256,7 +256,7 @@ However long the print is, no more than MAX are ever in memory."
         ;; What is kept is garbage as soon as it is a string; to collect
         ;; it in between would take longer than the printing.
         (gc-cons-threshold (max gc-cons-threshold
-                                (min (* 32 max) 10000000)))
+                                (min (* 20 max) 6000000)))
         ;; Emacs calls the sink for each character.  As source, which is
         ;; how it travels through emacsclient, that is slow, and to load
         ;; the compiler takes as long as a few thousand characters.

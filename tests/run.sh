@@ -23,7 +23,15 @@ on_one_emacs() {
     "$EMACS" -Q --batch -L "$LISP" -f batch-byte-compile "$LISP"/*.el
     export LISP
     # Most of it waits; what measures a time has the machine to itself.
-    cargo test --quiet --locked -p it -- --skip timed_ --test-threads=3
+    cargo test --quiet --locked -p it --test it -- --skip timed_ --test-threads=3
+    measure || {
+        # On a shared machine a measurement fails now and then for what others do; not twice.
+        echo "a measurement failed; all of them once more"
+        measure
+    }
+}
+measure() {
     cargo test --quiet --locked -p it --test it -- timed_ --test-threads=1
 }
+
 for_each_emacs on_one_emacs

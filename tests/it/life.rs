@@ -141,7 +141,7 @@ fn a_form_may_stop_and_restart_what_brought_it() {
 }
 
 #[test]
-fn end_of_input_ends_the_relay_at_once_when_it_is_idle() {
+fn timed_end_of_input_ends_the_relay_at_once_when_it_is_idle() {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
     for started in [true, false] {
@@ -159,7 +159,7 @@ fn end_of_input_ends_the_relay_at_once_when_it_is_idle() {
 }
 
 #[test]
-fn end_of_input_lets_a_short_call_end_and_cuts_a_long_one() {
+fn timed_end_of_input_lets_a_short_call_end_and_cuts_a_long_one() {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
     let mut relay = RelayBuilder::to(&emacs).start();
@@ -265,7 +265,7 @@ fn a_child_of_the_relay_never_reads_its_input() {
 }
 
 #[test]
-fn an_emacs_that_is_stopped_by_the_system_costs_a_timeout_and_nothing_more() {
+fn timed_an_emacs_that_is_stopped_by_the_system_costs_a_timeout_and_nothing_more() {
     for (_, start) in ways() {
         let scratch = Scratch::new();
         let emacs = start(&scratch);

@@ -235,7 +235,7 @@ fn timed_by_cancel_in_a_daemon() {
 }
 
 #[test]
-fn short_cleanup_forms_finish() {
+fn timed_short_cleanup_forms_finish() {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
     let mut relay = prepared(&RelayBuilder::to(&emacs));
@@ -246,7 +246,7 @@ fn short_cleanup_forms_finish() {
 }
 
 #[test]
-fn what_cannot_be_stopped_is_unknown_in_time_and_later_calls_work() {
+fn timed_what_cannot_be_stopped_is_unknown_in_time_and_later_calls_work() {
     let scratch = Scratch::new();
     let mut emacs = Emacs::start(&scratch);
     let mut relay = prepared(&RelayBuilder::to(&emacs));
@@ -539,7 +539,7 @@ fn jumps_leave_a_persons_minibuffer_open() {
 }
 
 #[test]
-fn questions_that_nobody_can_answer_end_and_leave_nothing_open() {
+fn timed_questions_that_nobody_can_answer_end_and_leave_nothing_open() {
     // B41, B43
     let scratch = Scratch::new();
     for start in [Emacs::start, Emacs::start_without_module] {
@@ -580,7 +580,7 @@ fn questions_that_nobody_can_answer_end_and_leave_nothing_open() {
 }
 
 #[test]
-fn many_timeouts_leave_no_process_and_an_emacs_that_answers() {
+fn timed_many_timeouts_leave_no_process_and_an_emacs_that_answers() {
     // B44
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
@@ -597,7 +597,7 @@ fn many_timeouts_leave_no_process_and_an_emacs_that_answers() {
 }
 
 #[test]
-fn a_ping_is_answered_while_a_form_runs() {
+fn timed_a_ping_is_answered_while_a_form_runs() {
     // B49
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);

@@ -81,7 +81,7 @@ on_both_paths! {
         }
     }
 
-    fn defaults_come_from_options_and_environment(on) {
+    fn timed_defaults_come_from_options_and_environment(on) {
         let mut relay = on.builder.clone().arg("--max-output-chars").arg("3").start();
         let answer = relay.eval("12345");
         assert_eq!((answer.value().as_str(), &answer.envelope["truncated"]), ("123", &json!(true)));

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 on_both_paths! {
-    fn a_timeout_is_answered_in_time_and_says_what_became_of_the_form(on) {
+    fn timed_a_timeout_is_answered_in_time_and_says_what_became_of_the_form(on) {
         let answer = on.relay.call(json!({ "expression": "(sleep-for 1)", "timeout_ms": 300 }));
         assert_eq!(answer.code(), "evaluation_timeout");
         assert!(["unknown", "interrupted"].contains(&answer.evaluation()), "{answer:?}");
