@@ -222,13 +222,19 @@ or a character that Unicode doesn't have U+FFFD."
          (print-unreadable-function nil) (float-output-format nil))
      ,@body))
 
+(defun emacs-runtime-mcp-eval--bare-p (value)
+  "Return non-nil if VALUE is a string without text properties."
+  (and (stringp value)
+       (not (equal value ""))
+       (not (text-properties-at 0 value))
+       (not (next-property-change 0 value))))
+
 (defun emacs-runtime-mcp-eval--plain-p (value)
   "Return non-nil if VALUE is a string that is quickly printed whole.
 Its print is at most four times as long; short ones aren't worth it."
   (and (stringp value)
        (< 256 (length value) 1000000)
-       (not (text-properties-at 0 value))
-       (not (next-property-change 0 value))))
+       (emacs-runtime-mcp-eval--bare-p value)))
 
 (defun emacs-runtime-mcp-eval--print-plain (value max)
   "Print VALUE as `emacs-runtime-mcp-eval--print', with MAX; into a buffer.
@@ -265,12 +271,15 @@ However long the print is, no more than MAX are ever in memory."
                        emacs-runtime-mcp-eval--patience)))
     (if (catch 'emacs-runtime-mcp-eval--slow
           (emacs-runtime-mcp-eval--with-default-print
-            (prin1 value
-                   (lambda (char)
-                     (when (< chars max) (push char kept))
-                     (setq chars (1+ chars))
-                     (when (eq chars patience)
-                       (throw 'emacs-runtime-mcp-eval--slow t)))))
+            ;; To look for properties to leave out Emacs copies a string.
+            (let ((print-charset-text-property
+                   (or (emacs-runtime-mcp-eval--bare-p value) 'default)))
+              (prin1 value
+                     (lambda (char)
+                       (when (< chars max) (push char kept))
+                       (setq chars (1+ chars))
+                       (when (eq chars patience)
+                         (throw 'emacs-runtime-mcp-eval--slow t))))))
           nil)
         (progn
           (emacs-runtime-mcp-eval--compile 'emacs-runtime-mcp-eval--print-counting)
