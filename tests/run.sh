@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs every test: those of the crates, and then, on each Emacs there is, the Lisp's own and those of
-# the whole.
+# Runs the tests: those of the crates, and then, on each Emacs there is, the Lisp's own and those of
+# the whole. With "measure" those that compare times (their names begin with timed_), else the others.
 set -eu
 cd "$(dirname "$0")/.."
 . tests/emacsen.sh
@@ -22,16 +22,14 @@ on_one_emacs() {
     cp lisp/emacs-runtime-mcp-* "$LISP"
     "$EMACS" -Q --batch -L "$LISP" -f batch-byte-compile "$LISP"/*.el
     export LISP
-    # Most of it waits; what measures a time has the machine to itself.
-    cargo test --quiet --locked -p it --test it -- --skip timed_ --test-threads=3
-    measure || {
-        # On a shared machine a measurement fails now and then for what others do; not twice.
-        echo "a measurement failed; all of them once more"
-        measure
-    }
-}
-measure() {
-    cargo test --quiet --locked -p it --test it -- timed_ --test-threads=1
+    # shellcheck disable=SC2086 # several words
+    cargo test --quiet --locked -p it --test it -- $which
 }
 
+case ${1:-} in
+# Alone on the machine: these compare times.
+measure) which="timed_ --test-threads=1" ;;
+# Most of these wait.
+*) which="--skip timed_ --test-threads=3" ;;
+esac
 for_each_emacs on_one_emacs
