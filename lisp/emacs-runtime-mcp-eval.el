@@ -81,6 +81,9 @@ FRAMES is a list of (EVALD FUNCTION ARGS), innermost first.")
 (defvar emacs-runtime-mcp-eval--saved nil
   "Alist of the top-level values of `--bound' before the running form.")
 
+(defvar emacs-runtime-mcp-eval--guard-timer nil
+  "The timer that looks whether the running form is still there.")
+
 (defvar emacs-runtime-mcp-eval--lost #'ignore
   "Function to call with a reply when the running form was lost.
 A form is lost when Emacs runs out of C stack: it jumps to its command
@@ -634,15 +637,18 @@ To be called only from inside the form."
     (emacs-runtime-mcp-eval--calm)
     (throw 'emacs-runtime-mcp-eval--stop 'stopped)))
 
-(defun emacs-runtime-mcp-eval--guard (timer)
-  "See whether the running form is still there; TIMER is this check's.
-It is armed before the form begins and cancelled when it has ended, so
-it runs while the form waits, or when the form was lost."
+(defun emacs-runtime-mcp-eval--guard ()
+  "See whether the running form is still there.
+A timer calls this that is armed before the form begins and cancelled
+when it has ended, so it runs while the form waits, or when the form
+was lost."
   (cond
    ((or (not (eq (current-thread) main-thread))
         (emacs-runtime-mcp-eval--on-stack-p))
-    (timer-set-time timer (time-add nil 0.25))
-    (timer-activate timer))
+    ;; Anew: were the same timer set to a later time from within itself,
+    ;; Emacs would wait for that time and be late for other timers.
+    (setq emacs-runtime-mcp-eval--guard-timer
+          (run-at-time 0.25 nil #'emacs-runtime-mcp-eval--guard)))
    (emacs-runtime-mcp-eval--running
     (emacs-runtime-mcp-eval--recover))))
 
@@ -670,7 +676,6 @@ Return `stopped' if it was, or if STAGE said not to begin.  STAGE is
 as `emacs-runtime-mcp-eval--stage'."
   (let ((saved nil)
         (event (default-toplevel-value 'debug-on-event))
-        (guard (timer-create))
         (result 'stopped)
         (wanted nil)
         (left nil))
@@ -681,9 +686,11 @@ as `emacs-runtime-mcp-eval--stage'."
     ;; A signal that strikes while another Lisp thread runs is then an
     ;; event that means nothing; bindings belong to one thread.
     (set-default-toplevel-value 'debug-on-event nil)
-    (timer-set-function guard #'emacs-runtime-mcp-eval--guard (list guard))
-    (timer-set-time guard '(0 0))
-    (timer-activate guard)
+    (let ((guard (timer-create)))
+      (timer-set-function guard #'emacs-runtime-mcp-eval--guard)
+      (timer-set-time guard '(0 0))
+      (timer-activate guard)
+      (setq emacs-runtime-mcp-eval--guard-timer guard))
     (unwind-protect
         (let* ((emacs-runtime-mcp-eval--running t)
                (emacs-runtime-mcp-eval--stage stage)
@@ -729,7 +736,7 @@ as `emacs-runtime-mcp-eval--stage'."
                 (quit nil)))
             ;; A quit flag that is set now would outlive its binding.
             (emacs-runtime-mcp-eval--calm)))
-      (cancel-timer guard)
+      (cancel-timer emacs-runtime-mcp-eval--guard-timer)
       (set-default-toplevel-value 'debug-on-event event)
       (when wanted
         (set-default-toplevel-value 'debug-on-error wanted)))
