@@ -30,6 +30,6 @@ case ${1:-} in
 # Alone on the machine: these compare times.
 measure) which="timed_ --test-threads=1" ;;
 # Most of these wait.
-*) which="--skip timed_ --test-threads=3" ;;
+*) which="--skip timed_ --test-threads=2" ;;
 esac
 for_each_emacs on_one_emacs
