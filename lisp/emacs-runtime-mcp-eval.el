@@ -337,7 +337,10 @@ most errors are handled."
   (let ((count (1+ (or (car emacs-runtime-mcp-eval--noted) 0)))
         (left emacs-runtime-mcp-eval--frames-max)
         (frames nil))
-    (when (<= count emacs-runtime-mcp-eval--notes-max)
+    (when (and (<= count emacs-runtime-mcp-eval--notes-max)
+               ;; There is no room left to look around.
+               (not (memq symbol '(excessive-lisp-nesting
+                                   excessive-variable-binding))))
       (catch 'emacs-runtime-mcp-eval--enough
         (mapbacktrace
          (lambda (evald function args _flags)
