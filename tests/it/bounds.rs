@@ -35,10 +35,7 @@ fn timed_a_huge_value_is_printed_in_little_memory() {
         .unwrap_or(20);
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
-    let mut relay = RelayBuilder::to(&emacs)
-        .arg("--transport")
-        .arg("module")
-        .start();
+    let mut relay = RelayBuilder::to(&emacs).by("module").start();
     let timeout = json!(120_000);
     relay.call(json!({ "expression": format!("(progn (setq huge (make-string {megabytes}000000 ?a)) nil)"), "timeout_ms": timeout }));
     // What the printer's code itself takes is there before.
@@ -56,10 +53,7 @@ fn timed_a_huge_value_is_printed_in_little_memory() {
 fn timed_a_structure_that_prints_for_ever_ends_in_time_and_memory_stays_flat() {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
-    let mut relay = RelayBuilder::to(&emacs)
-        .arg("--transport")
-        .arg("module")
-        .start();
+    let mut relay = RelayBuilder::to(&emacs).by("module").start();
     relay.value("1");
     let before = status_kib(emacs.pid(), "VmRSS:");
     for form in [
@@ -92,7 +86,7 @@ fn timed_long_values_are_fast_on_both_paths() {
     // From the request to the answer, as the relay says: the test's own parsing, unoptimized, takes
     // longer than all the rest.
     let ours = |way: &str| {
-        let mut relay = RelayBuilder::to(&emacs).arg("--transport").arg(way).start();
+        let mut relay = RelayBuilder::to(&emacs).by(way).start();
         let times = (0..3).map(|_| {
             let answer = relay.call(
                 json!({ "expression": text, "max_output_chars": 262_144, "timeout_ms": 60_000 }),

@@ -22,10 +22,7 @@ fn main() {
     );
     let emacs = EmacsBuilder::new("demo").start(&scratch);
     println!("The module listens on {}.", emacs.module_socket().display());
-    let mut module = RelayBuilder::to(&emacs)
-        .arg("--transport")
-        .arg("module")
-        .start();
+    let mut module = RelayBuilder::to(&emacs).by("module").start();
 
     println!("\nAn agent calls the tool emacs_eval, through the module:");
     ask(&mut module, "a value", "(+ 1 1)");
@@ -49,10 +46,7 @@ fn main() {
     );
 
     println!("\nThe same Emacs through emacsclient, as without the module:");
-    let mut client = RelayBuilder::to(&emacs)
-        .arg("--transport")
-        .arg("emacsclient")
-        .start();
+    let mut client = RelayBuilder::to(&emacs).by("emacsclient").start();
     ask(
         &mut client,
         "live state",

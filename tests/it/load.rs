@@ -13,7 +13,7 @@ fn two_relays_with_a_thousand_interleaved_calls_each() {
     const IN_FLIGHT: usize = 16;
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
-    let builder = RelayBuilder::to(&emacs).arg("--transport").arg("module");
+    let builder = RelayBuilder::to(&emacs).by("module");
     RelayBuilder::to(&emacs)
         .start()
         .value("(setq load-count 0)");
@@ -116,7 +116,7 @@ fn nothing_to_do_is_nothing_done() {
 fn timed_the_module_path_is_at_least_twenty_times_faster() {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
-    let start = |way: &str| RelayBuilder::to(&emacs).arg("--transport").arg(way).start();
+    let start = |way: &str| RelayBuilder::to(&emacs).by(way).start();
     let (mut module, mut client) = (start("module"), start("emacsclient"));
     let (mut by_module, mut by_client) = (Vec::new(), Vec::new());
     for _ in 0..50 {

@@ -299,10 +299,7 @@ fn a_checkout_works_as_source_and_compiles_its_evaluator() {
         let emacs = EmacsBuilder::new(name)
             .lisp(root().join("lisp"))
             .start(&scratch);
-        let mut relay = RelayBuilder::to(&emacs)
-            .arg("--transport")
-            .arg("module")
-            .start();
+        let mut relay = RelayBuilder::to(&emacs).by("module").start();
         assert_eq!(
             relay.value("(byte-code-function-p (symbol-function 'emacs-runtime-mcp-eval))"),
             "t"
@@ -348,8 +345,7 @@ fn the_installed_form_works_with_the_printed_lines() {
             .start(&scratch);
         wait_until("the module", || emacs.module_socket().exists());
         let answer = RelayBuilder::to(&emacs)
-            .arg("--transport")
-            .arg("module")
+            .by("module")
             .start()
             .eval("(featurep 'emacs-runtime-mcp-module)");
         assert_eq!(answer.value(), "t", "{name}");

@@ -88,14 +88,8 @@ fn the_emacsclient_process_is_always_ended() {
 fn a_form_of_the_other_path_is_waited_for_and_never_nested() {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
-    let mut module = RelayBuilder::to(&emacs)
-        .arg("--transport")
-        .arg("module")
-        .start();
-    let mut client = RelayBuilder::to(&emacs)
-        .arg("--transport")
-        .arg("emacsclient")
-        .start();
+    let mut module = RelayBuilder::to(&emacs).by("module").start();
+    let mut client = RelayBuilder::to(&emacs).by("emacsclient").start();
     let file = scratch.path().join("order");
     let form = |name: &str| {
         format!(

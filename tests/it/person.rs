@@ -15,8 +15,7 @@ fn start() -> (Scratch, Terminal, Relay) {
     let relay = RelayBuilder::new()
         .arg("--socket-name")
         .arg(terminal.socket())
-        .arg("--transport")
-        .arg("module")
+        .by("module")
         .start();
     (scratch, terminal, relay)
 }

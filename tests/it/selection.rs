@@ -10,12 +10,7 @@ use harness::{Emacs, EmacsBuilder, RelayBuilder, Scratch};
 const WAYS: [&str; 2] = ["module", "emacsclient"];
 
 fn pid_by(builder: &RelayBuilder, way: &str) -> String {
-    let answer = builder
-        .clone()
-        .arg("--transport")
-        .arg(way)
-        .start()
-        .eval("(emacs-pid)");
+    let answer = builder.clone().by(way).start().eval("(emacs-pid)");
     assert_eq!(answer.meta["transport"], way, "{answer:?}");
     answer.value()
 }
@@ -153,8 +148,7 @@ fn nobody_there_names_the_places_and_starts_nothing() {
             .env("ALTERNATE_EDITOR", &editor)
             .arg("--socket-name")
             .arg(&name)
-            .arg("--transport")
-            .arg(way)
+            .by(way)
             .start()
             .eval("1");
         assert_eq!(answer.code(), "emacs_unavailable");
@@ -206,8 +200,7 @@ fn a_name_that_is_too_long_is_a_clear_error_at_once() {
             .beside(&scratch)
             .arg("--socket-name")
             .arg("n".repeat(120))
-            .arg("--transport")
-            .arg(way)
+            .by(way)
             .start()
             .eval("1");
         assert_eq!(answer.code(), "emacs_unavailable");
@@ -258,11 +251,7 @@ fn a_folder_that_others_can_write_is_not_trusted() {
         .status()
         .unwrap();
     for way in WAYS {
-        let answer = RelayBuilder::to(&emacs)
-            .arg("--transport")
-            .arg(way)
-            .start()
-            .eval("1");
+        let answer = RelayBuilder::to(&emacs).by(way).start().eval("1");
         assert_eq!(answer.code(), "emacs_unavailable");
         assert!(
             answer.message().contains("written by others"),

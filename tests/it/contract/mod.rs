@@ -17,7 +17,7 @@ impl Fixture {
     pub(crate) fn by_module() -> Self {
         let scratch = Scratch::new();
         let emacs = Emacs::start(&scratch);
-        let builder = RelayBuilder::to(&emacs).arg("--transport").arg("module");
+        let builder = RelayBuilder::to(&emacs).by("module");
         Self {
             relay: builder.start(),
             builder,

@@ -96,6 +96,12 @@ impl RelayBuilder {
             .env("TMPDIR", scratch.folder("tmp"))
     }
 
+    /// By this path and no other: `module` or `emacsclient`.
+    #[must_use]
+    pub fn by(self, way: &str) -> Self {
+        self.arg("--transport").arg(way)
+    }
+
     /// With one more argument.
     #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
