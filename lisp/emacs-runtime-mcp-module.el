@@ -293,19 +293,29 @@ one that runs is still answered.  Return non-nil if this Emacs listened."
 The agent is told that a person did so.  Return how many that were.
 A form that waits ends as soon as this command has."
   (interactive)
-  (let ((count (if (featurep 'emacs-runtime-mcp-core)
-                   (emacs-runtime-mcp-core--cancel)
-                 0)))
-    (when (and (zerop count) (emacs-runtime-mcp-eval--on-stack-p))
-      ;; A form of the emacsclient path.
-      (funcall emacs-runtime-mcp-eval--stage 'cancel)
-      (run-at-time 0 nil (lambda ()
-                           (when (emacs-runtime-mcp-eval--on-stack-p)
-                             (emacs-runtime-mcp-eval--stop))))
-      (setq count 1))
+  (let* ((status (and (featurep 'emacs-runtime-mcp-core)
+                      (emacs-runtime-mcp-core--status)))
+         (running (emacs-runtime-mcp-eval--on-stack-p))
+         (count (+ (or (nth 3 status) 0) (if running 1 0))))
+    (if (not running)
+        (emacs-runtime-mcp-module--cancel)
+      ;; This runs inside the form's own wait, perhaps within the filter
+      ;; of another process, which is not to be cut off with the form.
+      (run-at-time 0 nil #'emacs-runtime-mcp-module--cancel))
     (when (called-interactively-p 'interactive)
       (message "Stopped or withdrew %d calls" count))
     count))
+
+(defun emacs-runtime-mcp-module--cancel ()
+  "Do what `emacs-runtime-mcp-cancel' promises."
+  (let ((ours (and (featurep 'emacs-runtime-mcp-core)
+                   (nth 4 (emacs-runtime-mcp-core--status)))))
+    (when (featurep 'emacs-runtime-mcp-core)
+      (emacs-runtime-mcp-core--cancel))
+    (when (and (not ours) (emacs-runtime-mcp-eval--on-stack-p))
+      ;; A form of the emacsclient path.
+      (funcall emacs-runtime-mcp-eval--stage 'cancel)
+      (emacs-runtime-mcp-eval--stop))))
 
 (defun emacs-runtime-mcp-status ()
   "Say whether agents can reach this Emacs, and where.

@@ -5,8 +5,10 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
 
-use crate::{Scratch, lisp, wait_until};
+use crate::{PATIENCE, Scratch, lisp, wait_until};
 
 /// The Emacs under test: `EMACS`, or the one in `PATH`.
 #[must_use]
@@ -268,17 +270,26 @@ impl Emacs {
     ///
     /// # Panics
     ///
-    /// Where emacsclient can't be run.
+    /// Where emacsclient can't be run, or doesn't end within a minute.
     pub fn emacsclient(&self, form: &str) -> Output {
-        Command::new(emacsclient_program())
+        let child = Command::new(emacsclient_program())
             .arg("--alternate-editor=false")
             .arg(option("--socket-name=", self.socket.as_os_str()))
             .arg("--eval")
             .arg(form)
             .env_remove("EMACS_SOCKET_NAME")
             .stdin(Stdio::null())
-            .output()
-            .expect("an emacsclient; set EMACSCLIENT")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("an emacsclient; set EMACSCLIENT");
+        // It has no time limit of its own before Emacs 29.
+        let (sender, output) = mpsc::channel();
+        thread::spawn(move || sender.send(child.wait_with_output()));
+        output
+            .recv_timeout(PATIENCE)
+            .unwrap_or_else(|_| panic!("emacsclient doesn't end: {form}"))
+            .expect("it is ours")
     }
 
     /// What plain emacsclient prints for `form`.

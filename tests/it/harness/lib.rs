@@ -16,6 +16,10 @@ pub use terminal::Terminal;
 pub use wait::{wait_for, wait_until};
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long an answer may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The checkout.
 pub fn root() -> PathBuf {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{Emacs, Scratch, emacsclient_program, root, wait_for};
+use crate::{Emacs, PATIENCE, Scratch, emacsclient_program, root, wait_for};
 
 /// The relay under test: `RELAY`, or the release build.
 #[must_use]
@@ -21,9 +21,6 @@ pub fn relay_program() -> PathBuf {
         PathBuf::from,
     )
 }
-
-/// How long an answer may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a relay is to be started. Its environment is only what is said here and what official
 /// clients pass on.
