@@ -10,7 +10,7 @@ RELAY = target/release/emacs-runtime-mcp
 CORE = lisp/emacs-runtime-mcp-core.$(SUFFIX)
 LISP = $(wildcard lisp/*.el)
 
-.PHONY: help build demo test measure test-huge lint check-lisp install uninstall emacs clean
+.PHONY: help build demo test measure test-huge lint install uninstall emacs emacs-gtk clean
 
 help: ## what can be done here
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1  \t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,14 +29,17 @@ demo: emacs build ## watch an agent's calls go into an Emacs and back
 test: emacs build ## all that doesn't compare times; on Emacs 30 too where it can be had
 	@tests/run.sh
 
-measure: emacs build ## the tests that compare times; needs a quiet machine
+measure: emacs emacs-gtk build ## the tests that compare times; needs a quiet machine
 	@tests/run.sh measure
 
 test-huge: emacs build ## printing a value of 200 MB takes no memory of its size
-	HUGE_MB=200 $(CARGO) test --locked -p it --test it -- timed_a_huge_value
+	HUGE_MB=200 $(CARGO) test --locked -p it --test it -- a_huge_value
 
 emacs:
 	@tests/install-emacs.sh tmux
+
+emacs-gtk: emacs
+	@tests/install-emacs-gtk.sh
 
 lint: emacs ## formatting, clippy, layering, Lisp on every Emacs there is, shell
 	@tests/lint.sh

@@ -21,7 +21,7 @@ fn status_kib(pid: u32, key: &str) -> u64 {
 }
 
 #[test]
-fn timed_a_huge_value_is_printed_in_little_memory() {
+fn a_huge_value_is_printed_in_little_memory() {
     if !cfg!(target_os = "linux") {
         harness::skipped(
             "memory of printing",
@@ -50,7 +50,7 @@ fn timed_a_huge_value_is_printed_in_little_memory() {
 }
 
 #[test]
-fn timed_a_structure_that_prints_for_ever_ends_in_time_and_memory_stays_flat() {
+fn a_structure_that_prints_for_ever_ends_in_time_and_memory_stays_flat() {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
     let mut relay = RelayBuilder::to(&emacs).by("module").start();

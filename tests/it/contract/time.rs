@@ -28,6 +28,7 @@ on_both_paths! {
     }
 
     fn forms_are_never_nested(on) {
+        // B47
         let file = on.scratch.path().join("nested");
         let log = |text: &str| format!("(write-region \"{text} \" nil {file:?} t 'quiet)");
         let first = on.relay.begin_eval(&format!("(progn {} (sit-for 0.2) (accept-process-output nil 0.2) (sleep-for 0.1) {} 'one)", log("begin1"), log("end1")));

@@ -267,29 +267,9 @@ impl Emacs {
     }
 
     /// Runs plain emacsclient on it; `form` is evaluated outside all of ours.
-    ///
-    /// # Panics
-    ///
-    /// Where emacsclient can't be run, or doesn't end within a minute.
+    #[allow(clippy::must_use_candidate, reason = "often run for the effect")]
     pub fn emacsclient(&self, form: &str) -> Output {
-        let child = Command::new(emacsclient_program())
-            .arg("--alternate-editor=false")
-            .arg(option("--socket-name=", self.socket.as_os_str()))
-            .arg("--eval")
-            .arg(form)
-            .env_remove("EMACS_SOCKET_NAME")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("an emacsclient; set EMACSCLIENT");
-        // It has no time limit of its own before Emacs 29.
-        let (sender, output) = mpsc::channel();
-        thread::spawn(move || sender.send(child.wait_with_output()));
-        output
-            .recv_timeout(PATIENCE)
-            .unwrap_or_else(|_| panic!("emacsclient doesn't end: {form}"))
-            .expect("it is ours")
+        emacsclient(&self.socket, form)
     }
 
     /// What plain emacsclient prints for `form`.
@@ -297,10 +277,9 @@ impl Emacs {
     /// # Panics
     ///
     /// Where it fails.
+    #[allow(clippy::must_use_candidate, reason = "often asked for the effect")]
     pub fn ask(&self, form: &str) -> String {
-        let output = self.emacsclient(form);
-        assert!(output.status.success(), "{form}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        ask(&self.socket, form)
     }
 
     /// Kills it as a crash would.
@@ -336,6 +315,44 @@ impl Drop for Emacs {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Runs plain emacsclient on the server at `socket`.
+///
+/// # Panics
+///
+/// Where it can't be run, or doesn't end within a minute.
+pub(crate) fn emacsclient(socket: &Path, form: &str) -> Output {
+    let child = Command::new(emacsclient_program())
+        .arg("--alternate-editor=false")
+        .arg(option("--socket-name=", socket.as_os_str()))
+        .arg("--eval")
+        .arg(form)
+        .env_remove("EMACS_SOCKET_NAME")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("an emacsclient; set EMACSCLIENT");
+    // It has no time limit of its own before Emacs 30.
+    let (sender, output) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    output
+        .recv_timeout(PATIENCE)
+        .unwrap_or_else(|_| panic!("emacsclient doesn't end: {form}"))
+        .expect("it is ours")
+}
+
+/// What plain emacsclient prints for `form` on the server at `socket`.
+///
+/// # Panics
+///
+/// Where it fails.
+#[allow(clippy::must_use_candidate, reason = "often asked for the effect")]
+pub fn ask(socket: &Path, form: &str) -> String {
+    let output = emacsclient(socket, form);
+    assert!(output.status.success(), "{form}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 fn option(name: &str, value: &OsStr) -> OsString {

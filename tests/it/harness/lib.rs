@@ -7,13 +7,15 @@ mod say;
 mod scratch;
 mod terminal;
 mod wait;
+mod window;
 
-pub use emacs::{Emacs, EmacsBuilder, emacs_program, emacsclient_program, major_version};
+pub use emacs::{Emacs, EmacsBuilder, ask, emacs_program, emacsclient_program, major_version};
 pub use relay::{Answer, Relay, RelayBuilder, relay_program};
 pub use say::{show, skipped};
 pub use scratch::Scratch;
 pub use terminal::Terminal;
 pub use wait::{wait_for, wait_until};
+pub use window::Window;
 
 use std::path::PathBuf;
 use std::time::Duration;

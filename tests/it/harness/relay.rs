@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
@@ -82,7 +82,13 @@ impl RelayBuilder {
     /// A relay for exactly this Emacs.
     #[must_use]
     pub fn to(emacs: &Emacs) -> Self {
-        Self::new().arg("--socket-name").arg(emacs.socket())
+        Self::at(emacs.socket())
+    }
+
+    /// A relay for the server at `socket`.
+    #[must_use]
+    pub fn at(socket: &Path) -> Self {
+        Self::new().arg("--socket-name").arg(socket)
     }
 
     /// With HOME, `XDG_RUNTIME_DIR` and `TMPDIR` as an Emacs in `scratch` has them.

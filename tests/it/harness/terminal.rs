@@ -1,11 +1,13 @@
 //! An Emacs in a terminal, with somebody at the keyboard: `emacs -nw` under tmux.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::{EmacsBuilder, Scratch, emacsclient_program, lisp, wait_until};
+use crate::emacs::ask;
+use crate::{EmacsBuilder, Scratch, lisp, wait_until};
 
 /// A terminal of 100 by 30 in which Emacs runs. Both end with this value.
 #[derive(Debug)]
@@ -115,6 +117,24 @@ impl Terminal {
         );
     }
 
+    /// Somebody who types fast: without a process for each letter, which would be in the way of what
+    /// is measured.
+    ///
+    /// # Panics
+    ///
+    /// Where tmux fails.
+    #[must_use]
+    pub fn typist(&self) -> impl FnMut(char) + use<> {
+        let mut tmux = self.tmux();
+        // As a client that has no size, else the screen would get it.
+        tmux.args(["-C", "attach", "-f", "ignore-size"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        let mut child = tmux.spawn().expect("tmux");
+        let mut commands = child.stdin.take().expect("piped");
+        move |letter| writeln!(commands, "send-keys -l {letter}").expect("tmux reads")
+    }
+
     /// Presses a key by tmux's name of it, as C-g or M-x.
     ///
     /// # Panics
@@ -136,16 +156,7 @@ impl Terminal {
     ///
     /// Where it fails.
     pub fn ask(&self, form: &str) -> String {
-        let output = Command::new(emacsclient_program())
-            .arg("--alternate-editor=false")
-            .arg(format!("--socket-name={}", self.socket.display()))
-            .args(["--eval", form])
-            .env_remove("EMACS_SOCKET_NAME")
-            .stdin(Stdio::null())
-            .output()
-            .expect("an emacsclient; set EMACSCLIENT");
-        assert!(output.status.success(), "{form}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        ask(&self.socket, form)
     }
 
     /// Waits until the screen shows `text`.
