@@ -333,7 +333,12 @@ OUTPUT is a string, perhaps empty."
   "Keep the stack on which SYMBOL is signalled with DATA.
 This is the `signal-hook-function' while a form runs: when an error
 reaches us the stack is gone.  Printing has to wait until it does, for
-most errors are handled."
+most errors are handled.
+A quit may be a signal's for which Emacs calls no `debugger', since it
+was about to call it when that quit came in between; the form must not
+handle it."
+  (when (eq symbol 'quit)
+    (emacs-runtime-mcp-eval--stop))
   (let ((count (1+ (or (car emacs-runtime-mcp-eval--noted) 0)))
         (left emacs-runtime-mcp-eval--frames-max)
         (frames nil))

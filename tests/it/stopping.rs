@@ -101,10 +101,6 @@ const ENDLESS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Forms around which a cleanup form can't be promised: a second signal may come as a quit that
-/// unwinds by itself, and then the cleanup form's first function is where the form is thrown out.
-const MAY_CUT_CLEANUP: [&str; 2] = ["a debugger of its own", "an endless cleanup"];
-
 /// Defines what the forms use.
 const PRELUDE: &str = "(progn
   (defvar stop-ticks 0)
@@ -157,9 +153,7 @@ fn all_is_well_after(relay: &mut Relay, name: &str, clock: Clock) {
     let state = relay.call(json!({ "expression": "(list stop-cleaned (minibuffer-depth) (recursion-depth) stop-ticks)", "timeout_ms": 5_000 }));
     clock.check(name, begun.elapsed(), Duration::from_millis(50));
     let state = state.value();
-    let cleaned = state.starts_with("(t 0 0 ");
-    let spared = MAY_CUT_CLEANUP.contains(&name) && state.starts_with("(nil 0 0 ");
-    assert!(cleaned || spared, "{name}: {state}");
+    assert!(state.starts_with("(t 0 0 "), "{name}: {state}");
     assert_eq!(relay.value("(+ 1 1)"), "2", "{name}");
     thread::sleep(Duration::from_millis(20));
     assert_eq!(
