@@ -35,6 +35,9 @@ pub const MESSAGE_MAX_CHARS: usize = 4_096;
 /// `emacs_unavailable`.
 pub const QUEUE_MAX_JOBS: usize = 256;
 
+/// Calls of one client that may be under way at once; one more is `emacs_unavailable`.
+pub const CALLS_MAX: usize = 256;
+
 /// Relays that may be connected to one Emacs at once; one more is turned away and takes
 /// the emacsclient path.
 pub const RELAYS_MAX: usize = 128;

@@ -6,7 +6,8 @@ use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, Extensions, Reques
 use rmcp::model::{GetExtensions, JsonRpcMessage};
 use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde_json::Value;
+
+use super::id::IdScanner;
 
 /// Longest line, in bytes: above the largest valid call, in which each of 262,144 characters is
 /// written as a surrogate pair of twelve bytes.
@@ -20,8 +21,8 @@ pub(super) struct Lines {
     start: usize,
     /// Up to here there is no newline.
     searched: usize,
-    /// The line was too long; the rest of it is dropped.
-    discarding: bool,
+    /// The line was too long; the rest of it is only looked through for its id.
+    too_long: Option<IdScanner>,
     begun: bool,
 }
 
@@ -29,8 +30,8 @@ pub(super) struct Lines {
 pub(super) enum Line {
     /// Its bytes, without what ends it.
     Whole(Vec<u8>),
-    /// It was longer than the limit.
-    TooLong,
+    /// It was longer than the limit; it had this id.
+    TooLong(Option<RequestId>),
 }
 
 impl Lines {
@@ -57,25 +58,22 @@ impl Lines {
         let newline = self.buffer[self.searched..]
             .iter()
             .position(|&byte| byte == b'\n');
-        let Some(at) = newline else {
-            if self.discarding || self.buffer.len() - self.start > LINE_MAX_BYTES {
-                self.discarding = true;
-                self.start = self.buffer.len();
-            }
-            self.searched = self.buffer.len();
-            return None;
-        };
-        let end = self.searched + at;
+        let end = newline.map_or(self.buffer.len(), |at| self.searched + at);
         let line = &self.buffer[self.start..end];
-        let too_long = std::mem::take(&mut self.discarding) || line.len() > LINE_MAX_BYTES;
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let line = if too_long {
-            Line::TooLong
-        } else {
-            Line::Whole(line.to_vec())
-        };
+        if self.too_long.is_none() && line.len() > LINE_MAX_BYTES {
+            self.too_long = Some(IdScanner::default());
+        }
+        if let Some(scanner) = &mut self.too_long {
+            scanner.push(line);
+            self.start = end;
+        }
+        self.searched = end;
+        newline?;
         (self.start, self.searched) = (end + 1, end + 1);
-        Some(line)
+        Some(match self.too_long.take() {
+            Some(scanner) => Line::TooLong(scanner.id()),
+            None => Line::Whole(line.strip_suffix(b"\r").unwrap_or(line).to_vec()),
+        })
     }
 }
 
@@ -102,9 +100,9 @@ pub(super) struct Arrived(pub(super) tokio::time::Instant);
 pub(super) fn read(line: Line) -> Incoming {
     let line = match line {
         Line::Whole(line) => line,
-        Line::TooLong => {
+        Line::TooLong(id) => {
             let message = format!("message too large: more than {LINE_MAX_BYTES} bytes");
-            return refused(None, ErrorCode::INVALID_REQUEST, message);
+            return refused(id, ErrorCode::INVALID_REQUEST, message);
         }
     };
     if line.trim_ascii().is_empty() {
@@ -122,8 +120,9 @@ pub(super) fn read(line: Line) -> Incoming {
             Incoming::Message(Box::new(message))
         }
         Err(error) => {
-            let head = serde_json::from_slice::<Head>(&line).ok();
-            let id = head.and_then(|head| serde_json::from_value(head.id?).ok());
+            let mut scanner = IdScanner::default();
+            scanner.push(&line);
+            let id = scanner.id();
             match error.classify() {
                 // Well-formed JSON that is no request, or has an id that can't be one.
                 serde_json::error::Category::Data => {
@@ -147,12 +146,6 @@ fn call_extensions(message: &mut ClientJsonRpcMessage) -> Option<&mut Extensions
         }
         _ => None,
     }
-}
-
-/// What can be read of a line that is no message: serde skips the rest without looking into it.
-#[derive(Deserialize)]
-struct Head {
-    id: Option<Value>,
 }
 
 fn duplicate_key(line: &[u8]) -> Option<String> {
@@ -218,7 +211,7 @@ mod tests {
             while let Some(line) = lines.next() {
                 all.push(match line {
                     Line::Whole(line) => String::from_utf8(line).unwrap(),
-                    Line::TooLong => "TOO LONG".to_owned(),
+                    Line::TooLong(id) => format!("TOO LONG {id:?}"),
                 });
             }
         }
@@ -242,7 +235,11 @@ mod tests {
         let at = [vec![b'a'; LINE_MAX_BYTES], b"\n".to_vec()].concat();
         assert_eq!(lines(&[&at])[0].len(), LINE_MAX_BYTES);
         let half = vec![b'a'; LINE_MAX_BYTES / 2 + 1];
-        assert_eq!(lines(&[&half, &half, &half, b"\nb\n"]), ["TOO LONG", "b"]);
+        assert_eq!(
+            lines(&[br#"{"p":""#, &half, &half, &half, b"\",\"id\":7}\r\nb\n"]),
+            ["TOO LONG Some(Number(7))", "b"]
+        );
+        assert_eq!(lines(&[&half, &half, b"\nb\n"]), ["TOO LONG None", "b"]);
     }
 
     fn refusal(line: &str) -> (Option<RequestId>, i32) {
@@ -257,6 +254,11 @@ mod tests {
         let seven = Some(RequestId::Number(7));
         for (line, id, code) in [
             ("not json", None, -32700),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"#,
+                seven.clone(),
+                -32700,
+            ),
             (
                 r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"\ud800"}}"#,
                 seven.clone(),

@@ -1,8 +1,10 @@
 //! MCP over stdio: what a client says and hears. rmcp speaks the protocol's revisions; lines, ids and
 //! the end of the conversation are ours. Nothing outside this folder knows rmcp's types.
 
+mod id;
 mod line;
 mod server;
+mod skill;
 mod stdio;
 mod tool;
 mod transport;

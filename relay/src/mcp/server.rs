@@ -1,24 +1,29 @@
 //! The MCP server: lists the one tool and runs calls of it. A failed evaluation is a result that the
 //! model reads; a protocol error is only for what can't be routed.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use emacs_runtime_mcp_protocol::{ErrorCode, Failure, Outcome, VERSION};
+use emacs_runtime_mcp_protocol::{ErrorCode, Evaluation, Failure, Outcome, VERSION, limits};
+use futures_util::FutureExt;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult,
-    ErrorData, Implementation, ListToolsResult, MetaObject, PaginatedRequestParams,
-    ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig,
-    Tool,
+    ErrorData, GetSkillRequestParams, GetSkillResult, Implementation, ListResourceTemplatesResult,
+    ListResourcesResult, ListSkillsResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion, ReadResourceDirectoryRequestParams,
+    ReadResourceDirectoryResult, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::line::{Arrived, DuplicateKey};
-use super::tool;
+use super::{skill, tool};
 use crate::emacs::{Answer, Emacs, Progress, Via};
 use crate::envelope::Envelope;
 use crate::request::{Defaults, Request, invalid};
@@ -28,6 +33,8 @@ pub(super) struct Server {
     emacs: Arc<Emacs>,
     defaults: Defaults,
     tool: Tool,
+    /// A permit for each call that may be under way.
+    room: Semaphore,
     /// Cancelled when the relay ends: calls then end with what is known of them.
     stop: CancellationToken,
 }
@@ -38,6 +45,7 @@ impl Server {
             emacs,
             defaults,
             tool: tool::tool(defaults),
+            room: Semaphore::new(limits::CALLS_MAX),
             stop,
         }
     }
@@ -56,22 +64,55 @@ impl Server {
             Some(DuplicateKey(key)) => Err(invalid(format!("the key {key:?} stands twice"))),
             None => Request::new(arguments.as_ref(), self.defaults),
         };
-        let progress = Reporter::new(context);
-        let report = |progress_made| progress.report(progress_made);
         let answer = match request {
             Err(failure) => Answer {
                 outcome: failure.into(),
                 via: None,
             },
-            Ok(request) => tokio::select! {
-                answer = self.emacs.evaluate(&request, arrived, &report) => answer,
-                // rmcp drops the answer to a cancelled request.
-                () = context.ct.cancelled() => Answer { outcome: ended().into(), via: None },
-                () = self.stop.cancelled() => Answer { outcome: ended().into(), via: None },
-            },
+            Ok(request) => {
+                let evaluation = self.evaluate(&request, arrived, context);
+                or_internal_error(evaluation).await
+            }
         };
         result(answer, arrived)
     }
+
+    async fn evaluate(
+        &self,
+        request: &Request,
+        arrived: Instant,
+        context: &RequestContext<RoleServer>,
+    ) -> Answer {
+        let nowhere = |failure: Failure| Answer {
+            outcome: failure.into(),
+            via: None,
+        };
+        let Ok(_permit) = self.room.try_acquire() else {
+            return nowhere(crowded());
+        };
+        let progress = Reporter::new(context);
+        let report = |progress_made| progress.report(progress_made);
+        tokio::select! {
+            answer = self.emacs.evaluate(request, arrived, &report) => answer,
+            // rmcp drops the answer to a cancelled request.
+            () = context.ct.cancelled() => nowhere(ended()),
+            () = self.stop.cancelled() => nowhere(ended()),
+        }
+    }
+}
+
+/// What a panic costs: the one call in which it happened.
+async fn or_internal_error(evaluation: impl Future<Output = Answer>) -> Answer {
+    let ended = AssertUnwindSafe(evaluation).catch_unwind().await;
+    ended.unwrap_or_else(|_| Answer {
+        outcome: Failure::new(
+            ErrorCode::InternalError,
+            "the relay has failed during the call, please report what its log says; the form may have run",
+        )
+        .with_evaluation(Evaluation::Unknown)
+        .into(),
+        via: None,
+    })
 }
 
 /// Tells a client that gave a token how far its call is.
@@ -109,13 +150,22 @@ impl Reporter {
     }
 }
 
+/// What one call too many gets.
+fn crowded() -> Failure {
+    let message = format!(
+        "{} calls of this client are under way already; wait for their answers",
+        limits::CALLS_MAX
+    );
+    Failure::new(ErrorCode::EmacsUnavailable, message).with_evaluation(Evaluation::NotStarted)
+}
+
 /// What a call gets that was under way when the relay had to end.
 fn ended() -> Failure {
     Failure::new(
         ErrorCode::EmacsUnavailable,
         "the relay was ended before Emacs had answered",
     )
-    .with_evaluation(emacs_runtime_mcp_protocol::Evaluation::Unknown)
+    .with_evaluation(Evaluation::Unknown)
 }
 
 /// The MCP result of `answer`: the envelope as structured content and, the same, as text.
@@ -145,8 +195,17 @@ fn result(answer: Answer, arrived: Instant) -> CallToolResult {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("emacs-runtime-mcp", VERSION).with_title("Emacs"))
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_skills_with_directory_read()
+            .build();
+        let implementation = Implementation::new("emacs-runtime-mcp", VERSION)
+            .with_title("Emacs")
+            .with_description("The Emacs that a person has open")
+            .with_website_url(env!("CARGO_PKG_REPOSITORY"));
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation)
             .with_instructions(tool::INSTRUCTIONS)
     }
 
@@ -155,14 +214,79 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        // All fits one page, so no cursor was ever handed out.
-        if let Some(cursor) = request.and_then(|request| request.cursor) {
-            return Err(ErrorData::invalid_params(
-                format!("unknown cursor: {cursor}"),
-                None,
-            ));
-        }
+        first_page(request)?;
         Ok(ListToolsResult::with_all_items(vec![self.tool.clone()]))
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        first_page(request)?;
+        Ok(ListResourcesResult::with_all_items(vec![skill::resource()]))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        first_page(request)?;
+        Ok(ListResourceTemplatesResult::default())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        match skill::read(&request.uri) {
+            Some(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
+            None => Err(no_resource(request.uri)),
+        }
+    }
+
+    async fn list_skills(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        first_page(request)?;
+        Ok(ListSkillsResult::with_all_items(vec![skill::skill()]))
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        skill::skill_at(&request.uri)
+            .map(GetSkillResult::new)
+            .ok_or_else(|| no_resource(request.uri))
+    }
+
+    async fn read_resource_directory(
+        &self,
+        request: ReadResourceDirectoryRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceDirectoryResult, ErrorData> {
+        if let Some(cursor) = request.cursor {
+            return Err(unknown_cursor(&cursor));
+        }
+        skill::directory(&request.uri)
+            .map(ReadResourceDirectoryResult::with_all_items)
+            .ok_or_else(|| {
+                ErrorData::invalid_params(format!("not a directory: {}", request.uri), None)
+            })
+    }
+
+    /// Nothing that is offered changes, but a client may listen.
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(requested.supported_by(&self.get_info().capabilities))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -219,6 +343,40 @@ impl ServerHandler for Server {
     }
 }
 
+/// All fits one page, so no cursor was ever handed out.
+fn first_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match request.and_then(|request| request.cursor) {
+        Some(cursor) => Err(unknown_cursor(&cursor)),
+        None => Ok(()),
+    }
+}
+
+fn unknown_cursor(cursor: &str) -> ErrorData {
+    ErrorData::invalid_params(format!("unknown cursor: {cursor}"), None)
+}
+
+fn no_resource(uri: String) -> ErrorData {
+    ErrorData::resource_not_found(
+        format!("no such resource: {uri}"),
+        Some(json!({ "uri": uri })),
+    )
+}
+
 fn unknown_tool(name: &str) -> ErrorData {
     ErrorData::invalid_params(format!("Unknown tool: {name}"), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_costs_one_call_its_answer() {
+        let answer = or_internal_error(async { panic!("on purpose") }).await;
+        let Outcome::Failure(failure) = answer.outcome else {
+            panic!("a value")
+        };
+        assert_eq!(failure.code, ErrorCode::InternalError);
+        assert_eq!(failure.data.evaluation, Some(Evaluation::Unknown));
+    }
 }

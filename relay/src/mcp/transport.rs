@@ -12,14 +12,15 @@ use rmcp::model::{
 };
 use rmcp::transport::Transport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::line::{self, Incoming, Lines};
 use super::stdio::{Input, Output};
 
-/// Refusals that may wait to be written; then no more lines are read until the client reads.
-const REFUSALS_MAX: usize = 64;
+/// Messages that may wait to be written; then no more lines are read until the client reads. The
+/// answers of tool calls can be more: as many as calls may be under way.
+const UNWRITTEN_MAX: usize = 64;
 
 /// Tells of the two ways in which a client leaves.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +37,6 @@ pub(super) struct Stdio {
     lines: Lines,
     buffer: Vec<u8>,
     writer: Writer,
-    refusals: Arc<Semaphore>,
     in_flight: Arc<InFlight>,
     /// Whether rmcp has a session. Before that a notification would end it.
     open: bool,
@@ -68,14 +68,45 @@ impl InFlight {
 #[derive(Clone)]
 struct Writer {
     output: Arc<tokio::sync::Mutex<Output>>,
+    /// How many messages wait to be written.
+    unwritten: Arc<watch::Sender<usize>>,
     closed: CancellationToken,
 }
 
 impl Writer {
-    async fn write(&self, message: &ServerJsonRpcMessage) -> io::Result<()> {
+    fn new(output: Output, closed: CancellationToken) -> Self {
+        Self {
+            output: Arc::new(tokio::sync::Mutex::new(output)),
+            unwritten: Arc::default(),
+            closed,
+        }
+    }
+
+    /// Waits until the client has read enough that more may be written for it.
+    async fn room(&self) {
+        let mut unwritten = self.unwritten.subscribe();
+        // The sender is ours, so it is there.
+        let _ = unwritten.wait_for(|count| *count < UNWRITTEN_MAX).await;
+    }
+
+    /// Counted from now on, written when the future is polled.
+    fn write(
+        &self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + use<> {
+        self.unwritten.send_modify(|count| *count += 1);
+        let writer = self.clone();
+        async move {
+            let written = writer.write_now(&message).await;
+            writer.unwritten.send_modify(|count| *count -= 1);
+            written
+        }
+    }
+
+    async fn write_now(&self, message: &ServerJsonRpcMessage) -> io::Result<()> {
+        let mut output = self.output.lock().await;
         let mut text = escape_separators(serde_json::to_vec(message)?);
         text.push(b'\n');
-        let mut output = self.output.lock().await;
         let written = async {
             output.write_all(&text).await?;
             output.flush().await
@@ -90,11 +121,7 @@ impl Stdio {
             input,
             lines: Lines::default(),
             buffer: vec![0; 64 * 1024],
-            writer: Writer {
-                output: Arc::new(tokio::sync::Mutex::new(output)),
-                closed: watch.output_closed.clone(),
-            },
-            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
+            writer: Writer::new(output, watch.output_closed.clone()),
             in_flight: Arc::default(),
             open: false,
             watch,
@@ -134,16 +161,9 @@ impl Stdio {
     }
 
     /// Answers a line that rmcp never sees, without waiting for the client to read.
-    async fn refuse(&self, id: Option<RequestId>, error: ErrorData) {
-        let Ok(permit) = Arc::clone(&self.refusals).acquire_owned().await else {
-            return;
-        };
+    fn refuse(&self, id: Option<RequestId>, error: ErrorData) {
         tracing::debug!(code = error.code.0, message = %error.message, "refused a line");
-        let writer = self.writer.clone();
-        tokio::spawn(async move {
-            let _ = writer.write(&ServerJsonRpcMessage::error(error, id)).await;
-            drop(permit);
-        });
+        tokio::spawn(self.writer.write(ServerJsonRpcMessage::error(error, id)));
     }
 }
 
@@ -202,7 +222,6 @@ impl Transport<RoleServer> for Stdio {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let writer = self.writer.clone();
         match &message {
             JsonRpcMessage::Response(response) => self.in_flight.remove(&response.id),
             JsonRpcMessage::Error(error) => {
@@ -212,13 +231,13 @@ impl Transport<RoleServer> for Stdio {
             }
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
         }
-        async move { writer.write(&message).await }
+        self.writer.write(message)
     }
 
-    /// May be dropped at any await without losing anything: a refusal that was not spawned is the
-    /// only thing lost, and then the relay is ending.
+    /// May be dropped at any await without losing anything.
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
+            self.writer.room().await;
             while let Some(line) = self.lines.next() {
                 let mut incoming = line::read(line);
                 if let Incoming::Message(message) = incoming {
@@ -226,7 +245,10 @@ impl Transport<RoleServer> for Stdio {
                 }
                 match incoming {
                     Incoming::Message(message) => return Some(*message),
-                    Incoming::Refused(id, error) => self.refuse(id, error).await,
+                    Incoming::Refused(id, error) => {
+                        self.refuse(id, error);
+                        self.writer.room().await;
+                    }
                     Incoming::Nothing => {}
                 }
             }
