@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use harness::{Emacs, RelayBuilder, Scratch};
+use harness::{Emacs, EmacsBuilder, RelayBuilder, Scratch};
 use serde_json::json;
 
 /// A line of /proc/PID/status, in KiB.
@@ -105,6 +105,31 @@ fn timed_long_values_are_fast_on_both_paths() {
         plain >= client * 4,
         "plain {plain:?}, ours by emacsclient {client:?}"
     );
+}
+
+#[test]
+fn collecting_garbage_during_calls_breaks_nothing_and_memory_stays_flat() {
+    // B77
+    let scratch = Scratch::new();
+    let mut emacs = EmacsBuilder::new("t")
+        .arg_before("--module-assertions")
+        .start(&scratch);
+    let mut relay = RelayBuilder::to(&emacs).by("module").start();
+    relay.value("(progn (setq gc-cons-threshold 1) (run-at-time 0.1 0.1 #'garbage-collect) nil)");
+    let mut calls = |from: u32, to: u32| {
+        for nth in from..to {
+            let form = format!("(list {nth} (vector (make-string 100 ?x) '((a . b) \"c\")))");
+            let value = relay.value(&form);
+            let wanted = format!("({nth} [\"{}\" ((a . b) \"c\")])", "x".repeat(100));
+            assert_eq!(value, wanted);
+        }
+    };
+    calls(0, 500);
+    let before = status_kib(emacs.pid(), "VmRSS:");
+    calls(500, 1_500);
+    let grown = status_kib(emacs.pid(), "VmRSS:").saturating_sub(before);
+    assert!(grown < 2 * 1024, "{grown} KiB more after 1,000 calls");
+    assert!(emacs.is_alive());
 }
 
 #[test]

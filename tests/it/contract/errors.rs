@@ -45,6 +45,7 @@ on_both_paths! {
     }
 
     fn odd_signals_are_answered(on) {
+        // B31
         for (form, symbol) in [("(signal 'b31 \"text\")", "b31"), ("(signal 'error '(a . b))", "error"),
                                ("(signal 'error nil)", "error"), ("(error \"\")", "error")] {
             let answer = on.relay.eval(form);

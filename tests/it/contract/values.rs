@@ -66,6 +66,7 @@ on_both_paths! {
     }
 
     fn settings_of_the_printer_change_nothing(on) {
+        // B11
         on.relay.value(
             "(progn (setq-default print-length 3 print-level 2 print-escape-newlines t print-quoted nil
                       print-escape-control-characters t float-output-format \"%.1f\") nil)",
