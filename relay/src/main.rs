@@ -52,6 +52,11 @@ fn run(config: &Config) -> anyhow::Result<()> {
         timeout_ms: config.timeout_ms,
         max_output_chars: config.max_output_chars,
     };
+    tracing::info!(
+        version = emacs_runtime_mcp_protocol::VERSION,
+        pid = std::process::id(),
+        "the relay has started"
+    );
     let emacs = Arc::new(Emacs::new(config));
     // One thread: requests are begun in their order of arrival.
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -3,22 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use harness::{Emacs, EmacsBuilder, RelayBuilder, Scratch};
+use harness::{Emacs, EmacsBuilder, RelayBuilder, Scratch, memory_kib};
 use serde_json::json;
-
-/// A line of /proc/PID/status, in KiB.
-fn status_kib(pid: u32, key: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("Linux");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with(key))
-        .expect("the key");
-    line.split_whitespace()
-        .nth(1)
-        .expect("a number")
-        .parse()
-        .expect("a number")
-}
 
 #[test]
 fn a_huge_value_is_printed_in_little_memory() {
@@ -41,11 +27,11 @@ fn a_huge_value_is_printed_in_little_memory() {
     // What the printer's code itself takes is there before.
     relay.call(json!({ "expression": "(make-string 1100000 ?b)", "max_output_chars": 262_144 }));
     fs::write(format!("/proc/{}/clear_refs", emacs.pid()), "5").expect("our own process");
-    let before = status_kib(emacs.pid(), "VmRSS:");
+    let before = memory_kib(emacs.pid(), "VmRSS");
     let answer = relay
         .call(json!({ "expression": "huge", "timeout_ms": timeout, "max_output_chars": 262_144 }));
     assert_eq!(answer.envelope["original_chars"], megabytes * 1_000_000 + 2);
-    let grown = status_kib(emacs.pid(), "VmHWM:").saturating_sub(before);
+    let grown = memory_kib(emacs.pid(), "VmHWM").saturating_sub(before);
     assert!(grown < 20 * 1024, "{grown} KiB more at the peak");
 }
 
@@ -55,7 +41,7 @@ fn a_structure_that_prints_for_ever_ends_in_time_and_memory_stays_flat() {
     let emacs = Emacs::start(&scratch);
     let mut relay = RelayBuilder::to(&emacs).by("module").start();
     relay.value("1");
-    let before = status_kib(emacs.pid(), "VmRSS:");
+    let before = memory_kib(emacs.pid(), "VmRSS");
     for form in [
         "(let ((x 1)) (dotimes (_ 40) (setq x (cons x x))) x)",
         "(let ((r (record 'tree nil nil)) (l nil)) (dotimes (_ 40) (setq l (record 'tree l l))) (aset r 1 l) (aset r 2 l) r)",
@@ -67,7 +53,7 @@ fn a_structure_that_prints_for_ever_ends_in_time_and_memory_stays_flat() {
             "{form}"
         );
     }
-    let grown = status_kib(emacs.pid(), "VmRSS:").saturating_sub(before);
+    let grown = memory_kib(emacs.pid(), "VmRSS").saturating_sub(before);
     assert!(grown < 20 * 1024, "{grown} KiB more");
     assert_eq!(relay.value("1"), "1");
 }
@@ -125,9 +111,9 @@ fn collecting_garbage_during_calls_breaks_nothing_and_memory_stays_flat() {
         }
     };
     calls(0, 500);
-    let before = status_kib(emacs.pid(), "VmRSS:");
+    let before = memory_kib(emacs.pid(), "VmRSS");
     calls(500, 1_500);
-    let grown = status_kib(emacs.pid(), "VmRSS:").saturating_sub(before);
+    let grown = memory_kib(emacs.pid(), "VmRSS").saturating_sub(before);
     assert!(grown < 2 * 1024, "{grown} KiB more after 1,000 calls");
     assert!(emacs.is_alive());
 }

@@ -25,3 +25,5 @@ mod selection;
 mod stopping;
 /// Versions, names and headers that must agree.
 mod tidy;
+/// Lines, revisions and what is offered; floods.
+mod wire;

@@ -13,7 +13,7 @@ use rmcp::model::{
     ListResourcesResult, ListSkillsResult, ListToolsResult, MetaObject, PaginatedRequestParams,
     ProgressNotificationParam, ProgressToken, ProtocolVersion, ReadResourceDirectoryRequestParams,
     ReadResourceDirectoryResult, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    ReadResourceResult, RequestId, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -70,11 +70,14 @@ impl Server {
                 via: None,
             },
             Ok(request) => {
+                tracing::debug!(id = %context.id, expression = request.expression, "a call");
                 let evaluation = self.evaluate(&request, arrived, context);
                 or_internal_error(evaluation).await
             }
         };
-        result(answer, arrived)
+        let elapsed_ms = u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX);
+        log(&context.id, &answer, elapsed_ms);
+        result(answer, elapsed_ms)
     }
 
     async fn evaluate(
@@ -168,9 +171,22 @@ fn ended() -> Failure {
     .with_evaluation(Evaluation::Unknown)
 }
 
+/// An event for each call. What it said and what came of it is the person's.
+fn log(id: &RequestId, answer: &Answer, elapsed_ms: u64) {
+    let outcome = match &answer.outcome {
+        Outcome::Success(_) => "ok",
+        Outcome::Failure(failure) => failure.code.name(),
+    };
+    let via = match answer.via {
+        None => "no way",
+        Some(Via::Emacsclient) => "emacsclient",
+        Some(Via::Module { .. }) => "module",
+    };
+    tracing::info!(%id, outcome, via, elapsed_ms, "a call has ended");
+}
+
 /// The MCP result of `answer`: the envelope as structured content and, the same, as text.
-fn result(answer: Answer, arrived: Instant) -> CallToolResult {
-    let elapsed_ms = u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX);
+fn result(answer: Answer, elapsed_ms: u64) -> CallToolResult {
     let envelope = Envelope::new(answer.outcome, elapsed_ms);
     let ok = envelope.is_ok();
     let envelope = serde_json::to_value(envelope).unwrap_or_else(|error| {

@@ -35,3 +35,17 @@ pub fn root() -> PathBuf {
 pub fn lisp() -> PathBuf {
     std::env::var_os("LISP").map_or_else(|| root().join("lisp"), PathBuf::from)
 }
+
+/// A line of `/proc/PID/status`, in KiB: `VmRSS` is what the process has, `VmHWM` the most it had.
+///
+/// # Panics
+///
+/// Where there is no such process or line.
+#[must_use]
+pub fn memory_kib(pid: u32, key: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("Linux");
+    let mut lines = status.lines().filter_map(|line| line.split_once(':'));
+    let value = lines.find_map(|(name, value)| (name == key).then_some(value));
+    let number = value.and_then(|value| value.split_whitespace().next());
+    number.expect("the key").parse().expect("a number")
+}
