@@ -28,7 +28,10 @@ on_one_emacs() {
 
 case ${1:-} in
 # Alone on the machine: these compare times.
-measure) which="timed_ --test-threads=1" ;;
+measure)
+    cargo build --quiet --release --locked -p it --bin echo
+    which="timed_ --test-threads=1"
+    ;;
 # Most of these wait.
 *) which="--skip timed_ --test-threads=2" ;;
 esac

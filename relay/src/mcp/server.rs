@@ -279,7 +279,9 @@ impl ServerHandler for Server {
     ) -> Result<GetSkillResult, ErrorData> {
         skill::skill_at(&request.uri)
             .map(GetSkillResult::new)
-            .ok_or_else(|| no_resource(request.uri))
+            .ok_or_else(|| {
+                ErrorData::invalid_params(format!("no such skill: {}", request.uri), None)
+            })
     }
 
     async fn read_resource_directory(

@@ -42,7 +42,7 @@ pub(super) fn skill_at(uri: &str) -> Option<Skill> {
 /// Its file as `resources/list` shows it.
 pub(super) fn resource() -> Resource {
     let frontmatter = &*FRONTMATTER;
-    let mut resource = Resource::new(URI, "SKILL.md");
+    let mut resource = Resource::new(URI, frontmatter.name.clone());
     resource.title = Some("Working in a live Emacs".to_owned());
     resource.description = Some(frontmatter.description.clone());
     resource.mime_type = Some(MIME_TYPE.to_owned());

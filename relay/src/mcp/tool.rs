@@ -63,14 +63,14 @@ fn input_schema(defaults: Defaults) -> Value {
                 "maxLength": limits::EXPRESSION_MAX_CHARS,
             },
             "timeout_ms": {
-                "type": ["integer", "null"],
+                "type": "integer",
                 "description": "How long the call may take, in milliseconds, the wait for other calls included.",
                 "minimum": limits::TIMEOUT_MS.start(),
                 "maximum": limits::TIMEOUT_MS.end(),
                 "default": defaults.timeout_ms,
             },
             "max_output_chars": {
-                "type": ["integer", "null"],
+                "type": "integer",
                 "description": "After how many characters the printed value is cut; original_chars always has its whole length.",
                 "minimum": limits::OUTPUT_CHARS.start(),
                 "maximum": limits::OUTPUT_CHARS.end(),

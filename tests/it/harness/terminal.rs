@@ -169,7 +169,8 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let _ = self.tmux().arg("kill-server").status();
+        // Where Emacs has ended, so has tmux.
+        let _ = self.tmux().arg("kill-server").output();
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is on the wire: every kind of broken line, every revision of the protocol, what is offered,
 //! and a client that doesn't read. No Emacs is needed for most of it.
 
+mod cost;
 mod eras;
 mod flood;
 mod lines;

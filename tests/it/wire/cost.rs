@@ -1,0 +1,147 @@
+//! What the relay itself costs: beside the least that a server over the same pipes can do.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{Emacs, RelayBuilder, Scratch, memory_kib, relay_program, root};
+
+use super::without_emacs;
+
+/// A server over pipes, and nothing between.
+struct Server {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    line: String,
+}
+
+impl Server {
+    fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a server; make measure builds both");
+        let stdin = child.stdin.take().expect("piped");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let line = String::new();
+        Self {
+            child,
+            stdin,
+            stdout,
+            line,
+        }
+    }
+
+    /// From a request to its answer.
+    fn ask(&mut self, request: &str) -> Duration {
+        let begun = Instant::now();
+        self.stdin.write_all(request.as_bytes()).expect("it reads");
+        self.line.clear();
+        self.stdout.read_line(&mut self.line).expect("it answers");
+        begun.elapsed()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const HELLO: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+    r#""capabilities":{},"clientInfo":{"name":"it","version":"0"}}}"#,
+    "\n"
+);
+const PING: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// Medians of both, asked in turn, so that a noisy machine hits both alike.
+fn pings(
+    relay: &mut Server,
+    echo: &mut Server,
+    rounds: usize,
+    pause: Duration,
+) -> (Duration, Duration) {
+    let (mut ours, mut least) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        for (server, times) in [(&mut *relay, &mut ours), (&mut *echo, &mut least)] {
+            thread::sleep(pause);
+            times.push(server.ask(PING));
+        }
+    }
+    (median(ours), median(least))
+}
+
+fn ratio(ours: Duration, least: Duration) -> f64 {
+    ours.as_secs_f64() / least.as_secs_f64()
+}
+
+#[test]
+fn timed_a_ping_costs_little_more_than_the_least() {
+    let mut relay = Server::start(without_emacs().command());
+    let mut echo = Server::start(Command::new(root().join("target/release/echo")));
+    relay.ask(HELLO);
+    pings(&mut relay, &mut echo, 500, Duration::ZERO);
+    let (ours, least) = pings(&mut relay, &mut echo, 5_000, Duration::ZERO);
+    let (ours_idle, least_idle) = pings(&mut relay, &mut echo, 300, Duration::from_millis(2));
+    harness::show(&format!(
+        "ping: {ours:?} against {least:?} of a loop ({:.2}), after a pause {ours_idle:?} against {least_idle:?} ({:.2})",
+        ratio(ours, least),
+        ratio(ours_idle, least_idle)
+    ));
+    assert!(ratio(ours, least) <= 1.3, "{ours:?} against {least:?}");
+    assert!(
+        ratio(ours_idle, least_idle) <= 2.0,
+        "{ours_idle:?} against {least_idle:?}"
+    );
+}
+
+#[test]
+fn timed_the_start_costs_little_more_than_a_process() {
+    let (mut ours, mut least) = (Vec::new(), Vec::new());
+    for _ in 0..50 {
+        let begun = Instant::now();
+        let mut relay = Server::start(without_emacs().command());
+        relay.ask(HELLO);
+        ours.push(begun.elapsed());
+        drop(relay);
+        let begun = Instant::now();
+        let status = Command::new("true").stdin(Stdio::null()).status();
+        least.push(begun.elapsed());
+        assert!(status.expect("true").success());
+    }
+    let (ours, least) = (median(ours), median(least));
+    harness::show(&format!(
+        "from spawn to the answer of initialize {ours:?}; a process that does nothing {least:?} ({:.2})",
+        ratio(ours, least)
+    ));
+    assert!(ratio(ours, least) <= 3.0, "{ours:?} against {least:?}");
+}
+
+#[test]
+fn the_relay_is_small_on_disk_and_in_memory() {
+    let size = fs::metadata(relay_program()).expect("a relay").len();
+    assert!(size < 5_000_000, "{size} bytes");
+    let scratch = Scratch::new();
+    let emacs = Emacs::start(&scratch);
+    let mut relay = RelayBuilder::to(&emacs).by("module").start();
+    for nth in 0..1_000 {
+        assert_eq!(relay.value(&nth.to_string()), nth.to_string());
+    }
+    let memory = memory_kib(relay.pid(), "VmRSS");
+    harness::show(&format!(
+        "the relay: {size} bytes on disk, {memory} KiB in memory after 1,000 calls"
+    ));
+    assert!(memory < 8 * 1024, "{memory} KiB");
+}
