@@ -75,6 +75,8 @@ impl Lines {
 pub(super) enum Incoming {
     /// A message for rmcp.
     Message(Box<ClientJsonRpcMessage>),
+    /// A ping that asks for no more than that somebody is there, and its id.
+    Ping(RequestId),
     /// No message; the answer to send, with the id where one could be found.
     Refused(Option<RequestId>, ErrorData),
     /// Nothing to answer.
@@ -104,6 +106,9 @@ pub(super) fn read(line: Line) -> Incoming {
     if line.trim_ascii().is_empty() {
         return Incoming::Nothing;
     }
+    if let Some(id) = ping(line) {
+        return Incoming::Ping(id);
+    }
     let arrived = Arrived(tokio::time::Instant::now());
     match serde_json::from_slice::<ClientJsonRpcMessage>(line) {
         Ok(mut message) => {
@@ -128,6 +133,24 @@ pub(super) fn read(line: Line) -> Incoming {
             }
         }
     }
+}
+
+/// The id of a line that is a bare ping. Those are told apart here, so that they cost next to
+/// nothing; one that says more of itself, as the stateless revision wants it, goes the usual way.
+fn ping(line: &[u8]) -> Option<RequestId> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Ping<'a> {
+        jsonrpc: &'a str,
+        id: RequestId,
+        method: &'a str,
+    }
+    const BARE_PING_MAX_BYTES: usize = 256;
+    if line.len() > BARE_PING_MAX_BYTES {
+        return None;
+    }
+    let ping = serde_json::from_slice::<Ping<'_>>(line).ok()?;
+    (ping.jsonrpc == "2.0" && ping.method == "ping").then_some(ping.id)
 }
 
 fn refused(id: Option<RequestId>, code: ErrorCode, message: String) -> Incoming {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData, GetMeta,
-    JsonRpcMessage, ProtocolVersion, RequestId, ServerJsonRpcMessage,
+    JsonRpcMessage, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::transport::Transport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -54,6 +54,13 @@ impl InFlight {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id.clone())
+    }
+
+    fn contains(&self, id: &RequestId) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(id)
     }
 
     fn remove(&self, id: &RequestId) {
@@ -133,12 +140,7 @@ impl Stdio {
         match &message {
             JsonRpcMessage::Request(request) => {
                 if !self.in_flight.insert(&request.id) {
-                    let text = format!(
-                        "id {} is in use by a request that is not answered yet",
-                        request.id
-                    );
-                    let error = ErrorData::new(ErrorCode::INVALID_REQUEST, text, None);
-                    return Incoming::Refused(Some(request.id.clone()), error);
+                    return in_use(request.id.clone());
                 }
                 self.open |= opens(&request.request);
             }
@@ -161,10 +163,16 @@ impl Stdio {
     }
 
     /// Answers a line that rmcp never sees, without waiting for the client to read.
-    fn refuse(&self, id: Option<RequestId>, error: ErrorData) {
-        tracing::debug!(code = error.code.0, message = %error.message, "refused a line");
-        tokio::spawn(self.writer.write(ServerJsonRpcMessage::error(error, id)));
+    fn answer(&self, answer: ServerJsonRpcMessage) {
+        tokio::spawn(self.writer.write(answer));
     }
+}
+
+/// The refusal of an id that a request has which is not answered yet.
+fn in_use(id: RequestId) -> Incoming {
+    let text = format!("id {id} is in use by a request that is not answered yet");
+    let error = ErrorData::new(ErrorCode::INVALID_REQUEST, text, None);
+    Incoming::Refused(Some(id), error)
 }
 
 /// Escapes what some clients take for the end of a line: U+2028, U+2029 and U+0085. In JSON they can
@@ -239,18 +247,24 @@ impl Transport<RoleServer> for Stdio {
         loop {
             self.writer.room().await;
             while let Some(line) = self.lines.next() {
-                let mut incoming = line::read(line);
-                if let Incoming::Message(message) = incoming {
-                    incoming = self.admit(*message);
-                }
-                match incoming {
+                let incoming = match line::read(line) {
+                    Incoming::Message(message) => self.admit(*message),
+                    Incoming::Ping(id) if self.in_flight.contains(&id) => in_use(id),
+                    other => other,
+                };
+                let answer = match incoming {
                     Incoming::Message(message) => return Some(*message),
-                    Incoming::Refused(id, error) => {
-                        self.refuse(id, error);
-                        self.writer.room().await;
+                    Incoming::Ping(id) => {
+                        ServerJsonRpcMessage::response(ServerResult::empty(()), id)
                     }
-                    Incoming::Nothing => {}
-                }
+                    Incoming::Refused(id, error) => {
+                        tracing::debug!(code = error.code.0, message = %error.message, "refused a line");
+                        ServerJsonRpcMessage::error(error, id)
+                    }
+                    Incoming::Nothing => continue,
+                };
+                self.answer(answer);
+                self.writer.room().await;
             }
             match self.input.read(&mut self.buffer).await {
                 Ok(count) if count > 0 => self.lines.push(&self.buffer[..count]),

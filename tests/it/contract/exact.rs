@@ -83,6 +83,7 @@ on_both_paths! {
 
     fn replies_around_the_ceiling_are_whole_or_refused(on) {
         for (form, fits) in [("(make-string 262142 ?😀)", false), ("(make-string 262142 7)", false),
+                             ("(make-string 262142 ?a)", true), ("(make-string 262142 ?é)", true), ("(make-string 262142 ?日)", true),
                              ("(make-string 200000 ?😀)", true), ("(make-string 150000 7)", true)] {
             let answer = on.relay.call(json!({ "expression": form, "max_output_chars": 262_144, "timeout_ms": 60_000 }));
             if fits {

@@ -129,6 +129,39 @@ fn timed_the_start_costs_little_more_than_a_process() {
     assert!(ratio(ours, least) <= 3.0, "{ours:?} against {least:?}");
 }
 
+/// Threads of a process.
+fn threads(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task"))
+        .expect("Linux")
+        .count()
+}
+
+#[test]
+fn pipes_and_sockets_need_no_thread() {
+    let mut relay = Server::start(without_emacs().command());
+    relay.ask(HELLO);
+    assert_eq!(threads(relay.child.id()), 1, "over pipes");
+    // As Node's clients give them.
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
+    let mut command = without_emacs().command();
+    command
+        .stdin(std::os::fd::OwnedFd::from(
+            theirs.try_clone().expect("a socket"),
+        ))
+        .stdout(std::os::fd::OwnedFd::from(theirs));
+    let mut child = command.spawn().expect("a relay");
+    drop(command);
+    (&ours).write_all(HELLO.as_bytes()).expect("it reads");
+    let mut line = String::new();
+    BufReader::new(&ours)
+        .read_line(&mut line)
+        .expect("it answers");
+    assert!(line.contains("protocolVersion"), "{line}");
+    assert_eq!(threads(child.id()), 1, "over sockets");
+    drop(ours);
+    assert!(child.wait().expect("it is ours").success());
+}
+
 #[test]
 fn the_relay_is_small_on_disk_and_in_memory() {
     let size = fs::metadata(relay_program()).expect("a relay").len();
