@@ -166,9 +166,11 @@ fn all_is_well_after(relay: &mut Relay, name: &str, clock: Clock) {
 fn stops_every_form_by_timeout(relay: &mut Relay, clock: Clock) {
     for (name, form) in ENDLESS {
         let answer = relay.call(json!({ "expression": with_cleanup(form), "timeout_ms": 300 }));
-        assert_eq!(
-            (answer.code(), answer.evaluation()),
-            ("evaluation_timeout", "interrupted"),
+        assert_eq!(answer.code(), "evaluation_timeout", "{name}: {answer:?}");
+        // On a busy machine it may take longer than an answer may.
+        let late = clock == Clock::Unwatched && answer.evaluation() == "unknown";
+        assert!(
+            late || answer.evaluation() == "interrupted",
             "{name}: {answer:?}"
         );
         let elapsed = Duration::from_millis(answer.envelope["elapsed_ms"].as_u64().unwrap());

@@ -322,7 +322,8 @@ impl Drop for Emacs {
 /// # Panics
 ///
 /// Where it can't be run, or doesn't end within a minute.
-pub(crate) fn emacsclient(socket: &Path, form: &str) -> Output {
+#[allow(clippy::must_use_candidate, reason = "often run for the effect")]
+pub fn emacsclient(socket: &Path, form: &str) -> Output {
     let child = Command::new(emacsclient_program())
         .arg("--alternate-editor=false")
         .arg(option("--socket-name=", socket.as_os_str()))

@@ -9,7 +9,9 @@ mod terminal;
 mod wait;
 mod window;
 
-pub use emacs::{Emacs, EmacsBuilder, ask, emacs_program, emacsclient_program, major_version};
+pub use emacs::{
+    Emacs, EmacsBuilder, ask, emacs_program, emacsclient, emacsclient_program, major_version,
+};
 pub use relay::{Answer, Relay, RelayBuilder, relay_program};
 pub use say::{show, skipped};
 pub use scratch::Scratch;

@@ -280,6 +280,11 @@ impl Relay {
         }
     }
 
+    /// Drops the answer to `id` if it has come: nobody waits for it.
+    pub fn forget(&mut self, id: i64) {
+        self.early.retain(|message| message["id"] != id);
+    }
+
     /// Begins a call of `emacs_eval` with these arguments.
     pub fn begin_call(&mut self, arguments: Value) -> i64 {
         self.begin(

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::emacs::ask;
 use crate::{EmacsBuilder, Scratch, lisp, wait_until};
@@ -38,12 +39,16 @@ impl Terminal {
     }
 
     fn run(command: &Command, builder: &EmacsBuilder, scratch: &Scratch) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         // tmux hands its command to a shell of its own; a script keeps all quoting out of it.
         let script = scratch.path().join("emacs-in-terminal");
         fs::write(&script, shell_script(command)).expect("a script");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a script");
         let terminal = Self {
-            server: scratch.path().join("tmux"),
+            // Each its own: a server that is about to end still takes sessions.
+            server: scratch
+                .path()
+                .join(format!("tmux-{}", NEXT.fetch_add(1, Ordering::Relaxed))),
             socket: builder.socket(scratch),
         };
         let status = terminal

@@ -1,0 +1,218 @@
+//! The Emacs of the moment: a person's, in a terminal. It may be killed and come back.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use harness::{Scratch, Terminal, ask, memory_kib, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::tally::Tally;
+
+/// What a process has.
+#[derive(Debug, Clone, Copy)]
+struct Holdings {
+    memory_kib: u64,
+    threads: usize,
+    descriptors: usize,
+}
+
+impl Holdings {
+    fn of(pid: u32) -> Self {
+        let count =
+            |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).map_or(0, Iterator::count);
+        Self {
+            memory_kib: memory_kib(pid, "VmRSS"),
+            threads: count("task"),
+            descriptors: count("fd"),
+        }
+    }
+}
+
+/// How a process stood when it had warmed up; to be compared with how it stands later.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    what: String,
+    pid: u32,
+    born: Instant,
+    then: Option<Holdings>,
+}
+
+impl Watched {
+    pub(crate) fn new(what: impl Into<String>, pid: u32) -> Self {
+        Self {
+            what: what.into(),
+            pid,
+            born: Instant::now(),
+            then: None,
+        }
+    }
+
+    /// Notes how it stands, the first time after it has had `warm` to grow into its work.
+    pub(crate) fn look(&mut self, warm: Duration) {
+        if self.then.is_none() && self.born.elapsed() >= warm {
+            self.then = Some(Holdings::of(self.pid));
+        }
+    }
+
+    /// Compares. A call may be under way, so a little more is nothing.
+    pub(crate) fn check(&self, tally: &Tally) {
+        let Some(then) = self.then else { return };
+        let now = Holdings::of(self.pid);
+        let grown = now.memory_kib.saturating_sub(then.memory_kib);
+        println!(
+            "{}: {} KiB, {} threads, {} descriptors; then {} KiB, {}, {}",
+            self.what,
+            then.memory_kib,
+            then.threads,
+            then.descriptors,
+            now.memory_kib,
+            now.threads,
+            now.descriptors
+        );
+        tally.count(format!("{} looked at after its work", self.what));
+        assert!(grown < 16 * 1024, "{} has grown by {grown} KiB", self.what);
+        assert!(
+            now.threads <= then.threads + 4,
+            "{}: {} threads, then {}",
+            self.what,
+            then.threads,
+            now.threads
+        );
+        assert!(
+            now.descriptors <= then.descriptors + 8,
+            "{}: {} descriptors, then {}",
+            self.what,
+            then.descriptors,
+            now.descriptors
+        );
+    }
+}
+
+/// Emacs, and where it is.
+pub(crate) struct Place {
+    scratch: Scratch,
+    socket: PathBuf,
+    /// Written to while Emacs is restarted; whoever needs one that is there reads.
+    terminal: RwLock<Option<Life>>,
+}
+
+struct Life {
+    terminal: Terminal,
+    pid: u32,
+    watched: Mutex<Watched>,
+}
+
+impl Place {
+    pub(crate) fn new(scratch: Scratch) -> Self {
+        let life = Life::begin(&scratch);
+        let socket = life.terminal.socket().to_owned();
+        Self {
+            scratch,
+            socket,
+            terminal: RwLock::new(Some(life)),
+        }
+    }
+
+    /// Its server's socket.
+    pub(crate) fn socket(&self) -> &PathBuf {
+        &self.socket
+    }
+
+    /// Does `what` with the terminal of an Emacs that is there and won't be killed meanwhile.
+    pub(crate) fn with<T>(&self, what: impl FnOnce(&Terminal) -> T) -> T {
+        let guard = self.terminal.read().unwrap_or_else(PoisonError::into_inner);
+        what(&guard.as_ref().expect("Emacs is there").terminal)
+    }
+
+    /// Notes how Emacs stands.
+    pub(crate) fn look(&self, warm: Duration) {
+        let guard = self.terminal.read().unwrap_or_else(PoisonError::into_inner);
+        let life = guard.as_ref().expect("Emacs is there");
+        life.watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .look(warm);
+    }
+
+    /// Kills Emacs in the middle of whatever it does, and starts another one.
+    pub(crate) fn crash(&self, tally: &Tally) {
+        let mut guard = self
+            .terminal
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let life = guard.take().expect("Emacs is there");
+        life.check(tally);
+        kill(
+            Pid::from_raw(life.pid.try_into().expect("a pid")),
+            Signal::SIGKILL,
+        )
+        .expect("it runs");
+        wait_until("Emacs's end", || {
+            !fs::exists(format!("/proc/{}/exe", life.pid)).unwrap_or(false)
+        });
+        drop(life);
+        *guard = Some(Life::begin(&self.scratch));
+    }
+
+    /// Ends Emacs as a person does, and looks for what is left.
+    pub(crate) fn finish(&self, tally: &Tally) {
+        let mut guard = self
+            .terminal
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let life = guard.take().expect("Emacs is there");
+        life.check(tally);
+        // It ends before it can answer.
+        let _ = harness::emacsclient(&self.socket, "(kill-emacs)");
+        wait_until("Emacs's end", || {
+            !fs::exists(format!("/proc/{}/exe", life.pid)).unwrap_or(false)
+        });
+        drop(life);
+        let folder = self.socket.parent().expect("a folder");
+        let left: Vec<_> = fs::read_dir(folder)
+            .expect("the folder")
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name.starts_with("mcp-") || name.ends_with(".mcp"))
+            .collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+        let mine = self.scratch.path().display().to_string();
+        wait_until("the end of all that was started", || {
+            let processes = std::process::Command::new("ps")
+                .args(["-eo", "args"])
+                .output()
+                .expect("ps");
+            !String::from_utf8_lossy(&processes.stdout)
+                .lines()
+                .any(|line| line.contains(&mine))
+        });
+    }
+}
+
+impl Life {
+    fn check(&self, tally: &Tally) {
+        self.watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .check(tally);
+    }
+
+    fn begin(scratch: &Scratch) -> Self {
+        let terminal = Terminal::start(scratch);
+        ask(
+            terminal.socket(),
+            "(progn (setq create-lockfiles nil backup-inhibited t) (switch-to-buffer \"typing\") (auto-save-mode -1) nil)",
+        );
+        let pid = ask(terminal.socket(), "(emacs-pid)")
+            .parse()
+            .expect("a pid");
+        Self {
+            terminal,
+            pid,
+            watched: Mutex::new(Watched::new("Emacs", pid)),
+        }
+    }
+}
