@@ -21,6 +21,8 @@ mod paths;
 mod person;
 /// Which Emacs a relay finds.
 mod selection;
+/// A short soak.
+mod short_soak;
 /// Forms that have to be stopped.
 mod stopping;
 /// Versions, names and headers that must agree.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use harness::{Scratch, Terminal, ask, memory_kib, wait_until};
+use harness::{RelayBuilder, Scratch, Terminal, ask, memory_kib, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -165,6 +165,11 @@ impl Place {
             .unwrap_or_else(PoisonError::into_inner);
         let life = guard.take().expect("Emacs is there");
         life.check(tally);
+        // What killed relays have left is put away by the next one.
+        let mut relay = RelayBuilder::at(&self.socket).by("emacsclient").start();
+        relay.value("1");
+        relay.close_input();
+        assert!(relay.wait().success());
         // It ends before it can answer.
         let _ = harness::emacsclient(&self.socket, "(kill-emacs)");
         wait_until("Emacs's end", || {
