@@ -10,7 +10,7 @@ RELAY = target/release/emacs-runtime-mcp
 CORE = lisp/emacs-runtime-mcp-core.$(SUFFIX)
 LISP = $(wildcard lisp/*.el)
 
-.PHONY: help build demo test measure test-huge test-cancels soak lint install uninstall emacs emacs-gtk clean
+.PHONY: help build demo test measure test-huge test-cancels soak bench lint install uninstall emacs emacs-gtk clean
 
 help: ## what can be done here
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1  \t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,6 +34,9 @@ measure: emacs emacs-gtk build ## the tests that compare times; needs a quiet ma
 
 test-huge: emacs build ## printing a value of 200 MB takes no memory of its size
 	HUGE_MB=200 $(CARGO) test --locked -p it --test it -- a_huge_value
+
+bench: emacs build ## what a call costs, and where: a table, docs/bench-VERSION.json and .svg
+	$(CARGO) run --release --locked --quiet -p bench
 
 soak: emacs build ## relays at random work while things break, for SECONDS (120); SEED repeats a run
 	$(CARGO) run --locked --quiet -p it --bin soak

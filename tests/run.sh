@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 . tests/emacsen.sh
 
-cargo test --quiet --locked --workspace --exclude it
+cargo test --quiet --locked --workspace --exclude it --exclude bench
 cargo build --quiet --locked --tests -p it
 
 on_one_emacs() {

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -48,26 +48,8 @@ pub(super) struct Stdio {
 struct InFlight(Mutex<HashSet<RequestId>>);
 
 impl InFlight {
-    /// False where the id is in flight already.
-    fn insert(&self, id: &RequestId) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id.clone())
-    }
-
-    fn contains(&self, id: &RequestId) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(id)
-    }
-
-    fn remove(&self, id: &RequestId) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(id);
+    fn ids(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,7 +121,7 @@ impl Stdio {
     fn admit(&mut self, message: ClientJsonRpcMessage) -> Incoming {
         match &message {
             JsonRpcMessage::Request(request) => {
-                if !self.in_flight.insert(&request.id) {
+                if !self.in_flight.ids().insert(request.id.clone()) {
                     return in_use(request.id.clone());
                 }
                 self.open |= opens(&request.request);
@@ -150,7 +132,7 @@ impl Stdio {
                     && let Some(id) = &cancelled.params.request_id
                 {
                     // It will not be answered.
-                    self.in_flight.remove(id);
+                    self.in_flight.ids().remove(id);
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
@@ -231,10 +213,12 @@ impl Transport<RoleServer> for Stdio {
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         match &message {
-            JsonRpcMessage::Response(response) => self.in_flight.remove(&response.id),
+            JsonRpcMessage::Response(response) => {
+                self.in_flight.ids().remove(&response.id);
+            }
             JsonRpcMessage::Error(error) => {
                 if let Some(id) = &error.id {
-                    self.in_flight.remove(id);
+                    self.in_flight.ids().remove(id);
                 }
             }
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
@@ -249,7 +233,7 @@ impl Transport<RoleServer> for Stdio {
             while let Some(line) = self.lines.next() {
                 let incoming = match line::read(line) {
                     Incoming::Message(message) => self.admit(*message),
-                    Incoming::Ping(id) if self.in_flight.contains(&id) => in_use(id),
+                    Incoming::Ping(id) if self.in_flight.ids().contains(&id) => in_use(id),
                     other => other,
                 };
                 let answer = match incoming {

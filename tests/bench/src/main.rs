@@ -1,0 +1,341 @@
+//! `make bench`: what a call costs, and where, in an Emacs of its own. All that is compared is asked
+//! in turn, so that a noisy machine hits all alike. A table, `docs/bench.json` and `docs/bench.svg`.
+
+#![allow(clippy::print_stdout, reason = "showing is what it is for")]
+
+mod draw;
+mod ways;
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use harness::{Emacs, EmacsBuilder, RelayBuilder, Scratch, major_version, memory_kib, root};
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+use crate::ways::{PING, Piped, Socket, call, emacsclient};
+
+/// Lengths of values, in characters with the quotes.
+const SIZES: [usize; 7] = [3, 64, 1_024, 8_192, 65_536, 131_072, 262_144];
+
+/// Times of one kind.
+struct Times(Histogram<u64>);
+
+impl Times {
+    fn new() -> Self {
+        Self(Histogram::new_with_bounds(1, 120_000_000_000, 3).expect("fixed bounds"))
+    }
+
+    fn push(&mut self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.saturating_record(nanos);
+    }
+
+    /// In microseconds.
+    fn quantile(&self, quantile: f64) -> f64 {
+        self.0.value_at_quantile(quantile) as f64 / 1_000.0
+    }
+
+    fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    fn show(&self) -> Value {
+        json!({ "p50_us": self.median(), "p90_us": self.quantile(0.9), "p99_us": self.quantile(0.99), "calls": self.0.len() })
+    }
+}
+
+fn main() {
+    let scratch = Scratch::new();
+    let emacs = EmacsBuilder::new("bench").start(&scratch);
+    println!("Emacs {}, {}", major_version(), machine());
+    let round_trip = round_trips(&scratch, &emacs);
+    let sizes = sizes(&emacs);
+    let figures = json!({
+        "emacs": major_version(),
+        "machine": machine(),
+        "round_trip": round_trip,
+        "sizes": sizes,
+        "expressions": expressions(&emacs),
+        "in_flight": in_flight(&emacs),
+        "relays": relays(&emacs),
+        "waiting": waiting(&emacs),
+        "start": start(&scratch),
+        "memory": memory(&scratch),
+    });
+    let folder = root().join("docs");
+    let name = format!("bench-{}", major_version());
+    fs::write(
+        folder.join(format!("{name}.json")),
+        format!("{figures:#}\n"),
+    )
+    .expect("docs/");
+    draw::draw(&figures, &folder.join(format!("{name}.svg")));
+    println!("\nWritten: docs/{name}.json, docs/{name}.svg");
+}
+
+/// What was measured on.
+fn machine() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("?", |(_, name)| name);
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{count} x {model}")
+}
+
+/// The steps of one call of `(+ 1 1)`.
+fn round_trips(scratch: &Scratch, emacs: &Emacs) -> Value {
+    const ROUNDS: usize = 1_000;
+    let form = "(+ 1 1)";
+    let to = RelayBuilder::to(emacs);
+    let mut pipe = Piped::start(Command::new("cat"));
+    let mut relay = Piped::relay(&to.clone().by("module"));
+    let mut client = Piped::relay(&to.by("emacsclient"));
+    let mut echo = Socket::echo(scratch);
+    let mut module = Socket::module(emacs);
+    let mut times: [(&str, Times); 7] = [
+        ("a echo over pipes", Times::new()),
+        ("b ping to the relay", Times::new()),
+        ("c echo over a socket", Times::new()),
+        ("d the module's socket", Times::new()),
+        ("e emacs_eval, module", Times::new()),
+        ("f emacs_eval, emacsclient", Times::new()),
+        ("g plain emacsclient --eval", Times::new()),
+    ];
+    for round in 0..ROUNDS + 50 {
+        let mut now = vec![
+            pipe.round_trip(PING),
+            relay.round_trip(PING),
+            echo.round_trip(PING),
+            module.eval(form),
+            relay.eval(form),
+        ];
+        // These take so much longer that fewer are enough.
+        if round % 10 == 0 {
+            now.push(client.eval(form));
+            now.push(emacsclient(emacs, form));
+        }
+        if round >= 50 {
+            for ((_, times), time) in times.iter_mut().zip(now) {
+                times.push(time);
+            }
+        }
+    }
+    println!("\n(+ 1 1), microseconds        p50       p90       p99");
+    for (name, times) in &times {
+        println!(
+            "{name:26} {:9.1} {:9.1} {:9.1}",
+            times.median(),
+            times.quantile(0.9),
+            times.quantile(0.99)
+        );
+    }
+    let [_, b, c, d, e, f, g] = times.each_ref().map(|(_, times)| times.median());
+    let lisp = lisp_us(emacs);
+    let ratios = json!({ "e/(b+d)": e / (b + d), "d/c": d / c, "f/e": f / e, "g/e": g / e });
+    println!(
+        "in Lisp {lisp:.1}; e/(b+d) {:.2}, d/c {:.1}, f/e {:.0}, g/e {:.0}",
+        e / (b + d),
+        d / c,
+        f / e,
+        g / e
+    );
+    let all: serde_json::Map<_, _> = times
+        .iter()
+        .map(|(name, times)| ((*name).to_owned(), times.show()))
+        .collect();
+    json!({ "times": all, "ratios": ratios, "lisp_us": lisp })
+}
+
+/// What the evaluator itself takes for `(+ 1 1)`, in microseconds.
+fn lisp_us(emacs: &Emacs) -> f64 {
+    let form = "(let ((count 2000)) (/ (* 1e6 (car (benchmark-run count (emacs-runtime-mcp-eval \"(+ 1 1)\" 65536 (lambda (_) t))))) count))";
+    emacs.ask(form).parse().expect("a number")
+}
+
+/// Values of all lengths by three ways.
+fn sizes(emacs: &Emacs) -> Value {
+    let to = RelayBuilder::to(emacs);
+    let mut relay = Piped::relay(&to.clone().by("module"));
+    let mut client = Piped::relay(&to.by("emacsclient"));
+    println!("\nvalue, characters      module  emacsclient  plain emacsclient   (ms, p50)");
+    let mut rows = Vec::new();
+    for size in SIZES {
+        let form = format!("(make-string {} ?a)", size - 2);
+        let (mut e, mut f, mut g) = (Times::new(), Times::new(), Times::new());
+        for _ in 0..if size > 10_000 { 7 } else { 30 } {
+            e.push(relay.eval(&form));
+            f.push(client.eval(&form));
+            g.push(emacsclient(emacs, &form));
+        }
+        println!(
+            "{size:17} {:11.2} {:12.2} {:18.2}",
+            e.median() / 1e3,
+            f.median() / 1e3,
+            g.median() / 1e3
+        );
+        rows.push(json!({ "chars": size, "module": e.show(), "emacsclient": f.show(), "plain": g.show() }));
+    }
+    let points: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["chars"].as_f64().unwrap_or(0.0),
+                row["module"]["p50_us"].as_f64().unwrap_or(0.0),
+            )
+        })
+        .collect();
+    json!({ "rows": rows, "module_fit": fit(&points) })
+}
+
+/// A line through `points`, and how far the worst is off it, as a part of it.
+fn fit(points: &[(f64, f64)]) -> Value {
+    let (slope, intercept): (f64, f64) =
+        linreg::linear_regression_of(points).expect("more than one point");
+    let largest = points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+    let worst = points
+        .iter()
+        .map(|(x, y)| (slope * x + intercept - y).abs() / largest)
+        .fold(0.0, f64::max);
+    json!({ "slope": slope, "intercept": intercept, "worst_deviation_of_largest": worst })
+}
+
+/// Expressions of all lengths, by the module.
+fn expressions(emacs: &Emacs) -> Value {
+    let mut relay = Piped::relay(&RelayBuilder::to(emacs).by("module"));
+    println!("\nexpression, characters   module (ms, p50)");
+    let mut points = Vec::new();
+    for size in SIZES {
+        let form = format!(
+            "(length \"{}\")",
+            "a".repeat(size.saturating_sub(11).max(1))
+        );
+        let mut times = Times::new();
+        for _ in 0..20 {
+            times.push(relay.eval(&form));
+        }
+        println!("{size:22} {:18.2}", times.median() / 1e3);
+        points.push((size as f64, times.median()));
+    }
+    json!({ "fit": fit(&points), "points_us": points })
+}
+
+/// Calls per second with several under way at once.
+fn in_flight(emacs: &Emacs) -> Value {
+    const CALLS: u64 = 4_000;
+    let mut relay = Piped::relay(&RelayBuilder::to(emacs).by("module"));
+    println!("\nin flight   calls/s");
+    let mut rows = Vec::new();
+    for width in [1, 8, 64] {
+        let begun = Instant::now();
+        for id in 0..CALLS + width {
+            if id < CALLS {
+                relay.send(&call(id + 10, "(+ 1 1)"));
+            }
+            if id >= width {
+                relay.receive();
+            }
+        }
+        let rate = CALLS as f64 / begun.elapsed().as_secs_f64();
+        println!("{width:9} {rate:9.0}");
+        rows.push(json!({ "in_flight": width, "calls_per_second": rate }));
+    }
+    json!(rows)
+}
+
+/// A call while other relays are connected and idle.
+fn relays(emacs: &Emacs) -> Value {
+    println!("\nrelays   (+ 1 1), microseconds, p50");
+    let mut others = Vec::new();
+    let mut relay = Piped::relay(&RelayBuilder::to(emacs).by("module"));
+    let mut rows = Vec::new();
+    for count in [1, 8, 32] {
+        while others.len() + 1 < count {
+            let mut other = Piped::relay(&RelayBuilder::to(emacs).by("module"));
+            other.eval("1");
+            others.push(other);
+        }
+        let mut times = Times::new();
+        for _ in 0..1_000 {
+            times.push(relay.eval("(+ 1 1)"));
+        }
+        println!("{count:6} {:12.1}", times.median());
+        rows.push(json!({ "relays": count, "p50_us": times.median() }));
+    }
+    json!(rows)
+}
+
+/// What a call costs with others waiting behind it: the whole of them, a call.
+fn waiting(emacs: &Emacs) -> Value {
+    let mut relay = Piped::relay(&RelayBuilder::to(emacs).by("module"));
+    println!("\nwaiting   all of them, microseconds, p50");
+    let mut points = Vec::new();
+    for count in [1_u64, 25, 50, 100, 200] {
+        let mut times = Times::new();
+        for _ in 0..20 {
+            let lines: String = (0..count).map(|id| call(id + 10, "(+ 1 1)")).collect();
+            let begun = Instant::now();
+            relay.send(&lines);
+            for _ in 0..count {
+                relay.receive();
+            }
+            times.push(begun.elapsed());
+        }
+        println!("{count:7} {:12.1}", times.median());
+        points.push((count as f64, times.median()));
+    }
+    json!({ "fit": fit(&points), "points_us": points })
+}
+
+/// Starting, and loading the module.
+fn start(scratch: &Scratch) -> Value {
+    let (mut process, mut hello, mut load) = (Times::new(), Times::new(), Times::new());
+    let nowhere = RelayBuilder::at(&scratch.path().join("nowhere"));
+    for _ in 0..50 {
+        let begun = Instant::now();
+        assert!(Command::new("true").status().expect("true").success());
+        process.push(begun.elapsed());
+        let begun = Instant::now();
+        let relay = Piped::relay(&nowhere);
+        hello.push(begun.elapsed());
+        drop(relay);
+    }
+    let other = EmacsBuilder::new("load").without_module().start(scratch);
+    let form = format!(
+        "(progn (add-to-list 'load-path {:?}) (car (benchmark-run 1 (require 'emacs-runtime-mcp-module))))",
+        harness::lisp()
+    );
+    let seconds: f64 = other.ask(&form).parse().expect("a number");
+    load.push(Duration::from_secs_f64(seconds));
+    println!(
+        "\nstart, microseconds: a process {:.0}, the relay to its hello {:.0}, loading the module {:.0}",
+        process.median(),
+        hello.median(),
+        load.median()
+    );
+    json!({ "process_us": process.median(), "relay_us": hello.median(), "module_load_us": load.median() })
+}
+
+/// Resident memory after work.
+fn memory(scratch: &Scratch) -> Value {
+    let emacs = EmacsBuilder::new("memory").without_module().start(scratch);
+    emacs.ask("(require 'cl-lib)");
+    let before = memory_kib(emacs.pid(), "VmRSS");
+    emacs.ask(&format!(
+        "(progn (add-to-list 'load-path {:?}) (require 'emacs-runtime-mcp-module) nil)",
+        harness::lisp()
+    ));
+    let mut relay = Piped::relay(&RelayBuilder::to(&emacs).by("module"));
+    for _ in 0..1_000 {
+        relay.eval("(+ 1 1)");
+    }
+    let (in_emacs, in_relay) = (
+        memory_kib(emacs.pid(), "VmRSS").saturating_sub(before),
+        memory_kib(relay.pid(), "VmRSS"),
+    );
+    println!("memory after 1,000 calls: {in_relay} KiB the relay, {in_emacs} KiB more in Emacs");
+    json!({ "relay_kib": in_relay, "emacs_growth_kib": in_emacs })
+}
