@@ -36,7 +36,7 @@ test-huge: emacs build ## printing a value of 200 MB takes no memory of its size
 	HUGE_MB=200 $(CARGO) test --locked -p it --test it -- a_huge_value
 
 bench: emacs build ## what a call costs, and where: a table, docs/bench-VERSION.json and .svg
-	$(CARGO) run --release --locked --quiet -p bench
+	@tests/run.sh bench
 
 soak: emacs build ## relays at random work while things break, for SECONDS (120); SEED repeats a run
 	$(CARGO) run --locked --quiet -p it --bin soak

@@ -79,7 +79,9 @@ it has ended.")
 FRAMES is a list of (EVALD FUNCTION ARGS), innermost first.")
 
 (defvar emacs-runtime-mcp-eval--saved nil
-  "Alist of the top-level values of `--bound' before the running form.")
+  "Alist of the top-level values of `--bound' before the running form.
+It is filled anew for each form, not made anew: what a call leaves to
+the garbage collector is most of what it costs.")
 
 (defvar emacs-runtime-mcp-eval--guard-timer nil
   "The timer that looks whether the running form is still there.")
@@ -664,7 +666,6 @@ was lost."
   "Put back what a lost form has left bound, and answer for it."
   (dolist (entry emacs-runtime-mcp-eval--saved)
     (set-default-toplevel-value (car entry) (cdr entry)))
-  (setq emacs-runtime-mcp-eval--saved nil)
   (when (> (recursion-depth) 0)
     (display-warning
      'emacs-runtime-mcp
@@ -682,23 +683,25 @@ has jumped to its command loop, and no cleanup form has run")))
   "Call BODY so that it can be stopped, and return its value.
 Return `stopped' if it was, or if STAGE said not to begin.  STAGE is
 as `emacs-runtime-mcp-eval--stage'."
-  (let ((saved nil)
-        (event (default-toplevel-value 'debug-on-event))
+  (let ((event (default-toplevel-value 'debug-on-event))
         (result 'stopped)
         (wanted nil)
         (left nil))
-    (dolist (variable emacs-runtime-mcp-eval--bound)
-      (when (boundp variable)
-        (push (cons variable (default-toplevel-value variable)) saved)))
-    (setq emacs-runtime-mcp-eval--saved saved)
+    (unless emacs-runtime-mcp-eval--saved
+      (dolist (variable emacs-runtime-mcp-eval--bound)
+        (when (boundp variable)
+          (push (list variable) emacs-runtime-mcp-eval--saved))))
+    (dolist (entry emacs-runtime-mcp-eval--saved)
+      (setcdr entry (default-toplevel-value (car entry))))
     ;; A signal that strikes while another Lisp thread runs is then an
     ;; event that means nothing; bindings belong to one thread.
     (set-default-toplevel-value 'debug-on-event nil)
-    (let ((guard (timer-create)))
-      (timer-set-function guard #'emacs-runtime-mcp-eval--guard)
-      (timer-set-time guard '(0 0))
-      (timer-activate guard)
-      (setq emacs-runtime-mcp-eval--guard-timer guard))
+    (unless emacs-runtime-mcp-eval--guard-timer
+      (let ((guard (timer-create)))
+        (timer-set-function guard #'emacs-runtime-mcp-eval--guard)
+        (setq emacs-runtime-mcp-eval--guard-timer guard)))
+    (timer-set-time emacs-runtime-mcp-eval--guard-timer '(0 0))
+    (timer-activate emacs-runtime-mcp-eval--guard-timer)
     (unwind-protect
         (let* ((emacs-runtime-mcp-eval--running t)
                (emacs-runtime-mcp-eval--stage stage)

@@ -27,3 +27,13 @@ lint_lisp() {
     echo "lint: Lisp on $("$EMACS" --version | head -n 1)"
     "$EMACS" -Q --batch -L lisp -l tests/lint.el -f emacs-runtime-mcp-lint
 }
+
+# Sets LISP to a folder with the Lisp as it is installed: compiled by the Emacs that loads it.
+compile_lisp() {
+    LISP=$PWD/target/lisp-$("$EMACS" -Q --batch --eval '(princ emacs-version)')
+    rm -rf "$LISP"
+    mkdir -p "$LISP"
+    cp lisp/emacs-runtime-mcp-* "$LISP"
+    "$EMACS" -Q --batch -L "$LISP" -f batch-byte-compile "$LISP"/*.el
+    export LISP
+}

@@ -1,9 +1,20 @@
 #!/bin/sh
 # Runs the tests: those of the crates, and then, on each Emacs there is, the Lisp's own and those of
-# the whole. With "measure" those that compare times (their names begin with timed_), else the others.
+# the whole. With "measure" those that compare times (their names begin with timed_), else the others;
+# with "bench" the bench instead.
 set -eu
 cd "$(dirname "$0")/.."
 . tests/emacsen.sh
+
+bench_one_emacs() {
+    compile_lisp
+    cargo run --release --locked --quiet -p bench
+}
+
+if [ "${1:-}" = bench ]; then
+    for_each_emacs bench_one_emacs
+    exit
+fi
 
 cargo test --quiet --locked --workspace --exclude it --exclude bench
 cargo build --quiet --locked --tests -p it
@@ -15,13 +26,7 @@ on_one_emacs() {
         [ -e "$file" ] || continue
         "$EMACS" -Q --batch -L lisp -l "$file" -f ert-run-tests-batch-and-exit
     done
-    # As it is installed: compiled by the Emacs that loads it.
-    LISP=$PWD/target/lisp-$("$EMACS" -Q --batch --eval '(princ emacs-version)')
-    rm -rf "$LISP"
-    mkdir -p "$LISP"
-    cp lisp/emacs-runtime-mcp-* "$LISP"
-    "$EMACS" -Q --batch -L "$LISP" -f batch-byte-compile "$LISP"/*.el
-    export LISP
+    compile_lisp
     # shellcheck disable=SC2086 # several words
     cargo test --quiet --locked -p it --test it -- $which $again
     # What is between client and relay is the same whatever Emacs there is.

@@ -45,6 +45,8 @@ impl Outbox {
             state.bytes += size(&message);
             state.messages.push_back(message);
         }
+        // Who is told takes the lock at once.
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -57,6 +59,7 @@ impl Outbox {
     pub(crate) fn call_dropped(&self) {
         let mut state = lock(&self.state);
         state.open_calls = state.open_calls.saturating_sub(1);
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -91,8 +94,12 @@ impl Outbox {
     /// `message` has left: its bytes make room.
     pub(crate) fn written(&self, message: &FromModule) {
         let mut state = lock(&self.state);
+        let full = state.bytes > limits::OUTBOX_MAX_BYTES;
         state.bytes = state.bytes.saturating_sub(size(message));
-        self.changed.notify_all();
+        drop(state);
+        if full {
+            self.changed.notify_all();
+        }
     }
 
     /// Ends the connection once its open calls are answered.
