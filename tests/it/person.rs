@@ -250,10 +250,11 @@ fn typing_goes_first(emacs: &Path, mut relay: Relay, typist: &mut dyn FnMut(char
 #[test]
 fn timed_typing_goes_first_in_a_terminal() {
     let (_scratch, terminal, relay) = start();
+    let mut typist = terminal.typist();
     typing_goes_first(
         terminal.socket(),
         relay,
-        &mut terminal.typist(),
+        &mut |letter| typist.r#type(letter),
         "in a terminal",
     );
 }
@@ -266,5 +267,10 @@ fn timed_typing_goes_first_in_a_window() {
         Err(why) => return harness::skipped("typing in a graphical Emacs", &why),
     };
     let relay = RelayBuilder::at(window.socket()).by("module").start();
-    typing_goes_first(window.socket(), relay, &mut window.typist(), "in a window");
+    typing_goes_first(
+        window.socket(),
+        relay,
+        &mut |letter| window.r#type(letter),
+        "in a window",
+    );
 }

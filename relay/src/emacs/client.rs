@@ -74,7 +74,7 @@ impl Emacsclient {
         place: &Place,
         request: &Request,
         deadline: Instant,
-        report: &Report<'_>,
+        report: Option<&Report<'_>>,
     ) -> Outcome {
         let mut tick = tokio::time::interval_at(Instant::now() + PROGRESS_EVERY, PROGRESS_EVERY);
         let call = self.turn(place, request, deadline);
@@ -84,7 +84,11 @@ impl Emacsclient {
                 biased;
                 outcome = &mut call => return outcome,
                 // Whether the form runs or waits in Emacs can't be seen from here.
-                _ = tick.tick() => report(Progress::Running),
+                _ = tick.tick() => {
+                    if let Some(report) = report {
+                        report(Progress::Running);
+                    }
+                }
             }
         }
     }

@@ -99,7 +99,7 @@ impl Emacs {
         &self,
         request: &Request,
         arrived: Instant,
-        report: &Report<'_>,
+        report: Option<&Report<'_>>,
     ) -> Answer {
         let deadline = arrived + Duration::from_millis(request.timeout_ms);
         loop {
@@ -151,7 +151,7 @@ impl Emacs {
         connection: &Connection,
         request: &Request,
         deadline: Instant,
-        report: &Report<'_>,
+        report: Option<&Report<'_>>,
     ) -> Option<Answer> {
         // Rounded up: to be told of a timeout before it would be odd.
         let left = deadline

@@ -142,7 +142,8 @@ impl Connection {
 
     /// Sends `request`, with `left_ms` of its time left, and waits for its reply. Dropped before that, the call is cancelled.
     ///
-    /// As long as it lasts, `report` hears of it every [`PROGRESS_EVERY`].
+    /// As long as it lasts, `report` hears of it every [`PROGRESS_EVERY`]; where nobody wants to, no
+    /// timer is set.
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ impl Connection {
         &self,
         request: &Request,
         left_ms: u64,
-        report: &Report<'_>,
+        report: Option<&Report<'_>>,
     ) -> Result<Reply, Lost> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, mut receiver) = oneshot::channel();
@@ -187,11 +188,12 @@ impl Connection {
             tokio::select! {
                 biased;
                 reply = &mut receiver => break reply.unwrap_or(Err(Lost::Gone)),
-                _ = ask.tick() => {
+                _ = ask.tick(), if report.is_some() => {
                     let _ = self.outgoing.send(encode(&FromRelay::Ask { id }));
                 }
                 Ok(()) = progressed.changed() => {
-                    if let Some(progress) = *progressed.borrow_and_update() {
+                    if let (Some(progress), Some(report)) = (*progressed.borrow_and_update(), report)
+                    {
                         report(progress);
                     }
                 }

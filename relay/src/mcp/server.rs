@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::line::{Arrived, DuplicateKey};
 use super::{skill, tool};
-use crate::emacs::{Answer, Emacs, Progress, Via};
+use crate::emacs::{Answer, Emacs, Progress, Report, Via};
 use crate::envelope::Envelope;
 use crate::request::{Defaults, Request, invalid};
 
@@ -93,10 +93,13 @@ impl Server {
         let Ok(_permit) = self.room.try_acquire() else {
             return nowhere(crowded());
         };
-        let progress = Reporter::new(context);
-        let report = |progress_made| progress.report(progress_made);
+        let reporter = Reporter::new(context);
+        let report = reporter
+            .as_ref()
+            .map(|reporter| |progress| reporter.report(progress));
+        let report = report.as_ref().map(|report| report as &Report<'_>);
         tokio::select! {
-            answer = self.emacs.evaluate(request, arrived, &report) => answer,
+            answer = self.emacs.evaluate(request, arrived, report) => answer,
             // rmcp drops the answer to a cancelled request.
             () = context.ct.cancelled() => nowhere(ended()),
             () = self.stop.cancelled() => nowhere(ended()),
@@ -120,31 +123,30 @@ async fn or_internal_error(evaluation: impl Future<Output = Answer>) -> Answer {
 
 /// Tells a client that gave a token how far its call is.
 struct Reporter {
-    token: Option<ProgressToken>,
+    token: ProgressToken,
     peer: Peer<RoleServer>,
     count: AtomicU32,
 }
 
 impl Reporter {
-    fn new(context: &RequestContext<RoleServer>) -> Self {
-        Self {
-            token: context.meta.get_progress_token(),
+    /// `None` where the client gave no token: then nobody wants to hear.
+    fn new(context: &RequestContext<RoleServer>) -> Option<Self> {
+        Some(Self {
+            token: context.meta.get_progress_token()?,
             peer: context.peer.clone(),
             count: AtomicU32::new(0),
-        }
+        })
     }
 
     fn report(&self, progress: Progress) {
-        let Some(token) = self.token.clone() else {
-            return;
-        };
         let message = match progress {
             Progress::Running => "the form runs in Emacs".to_owned(),
             Progress::Waiting { ahead: 1 } => "the form waits behind another one".to_owned(),
             Progress::Waiting { ahead } => format!("the form waits behind {ahead} others"),
         };
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let params = ProgressNotificationParam::new(token, f64::from(count)).with_message(message);
+        let params = ProgressNotificationParam::new(self.token.clone(), f64::from(count))
+            .with_message(message);
         let peer = self.peer.clone();
         tokio::spawn(async move {
             // A client that has left hears nothing.

@@ -15,7 +15,7 @@ pub use emacs::{
 pub use relay::{Answer, Relay, RelayBuilder, relay_program};
 pub use say::{show, skipped};
 pub use scratch::Scratch;
-pub use terminal::Terminal;
+pub use terminal::{Terminal, Typist};
 pub use wait::{wait_for, wait_until};
 pub use window::Window;
 

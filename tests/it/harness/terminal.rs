@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::emacs::ask;
@@ -129,15 +129,13 @@ impl Terminal {
     ///
     /// Where tmux fails.
     #[must_use]
-    pub fn typist(&self) -> impl FnMut(char) + use<> {
+    pub fn typist(&self) -> Typist {
         let mut tmux = self.tmux();
         // As a client that has no size, else the screen would get it.
         tmux.args(["-C", "attach", "-f", "ignore-size"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
-        let mut child = tmux.spawn().expect("tmux");
-        let mut commands = child.stdin.take().expect("piped");
-        move |letter| writeln!(commands, "send-keys -l {letter}").expect("tmux reads")
+        Typist(tmux.spawn().expect("tmux"))
     }
 
     /// Presses a key by tmux's name of it, as C-g or M-x.
@@ -169,6 +167,29 @@ impl Terminal {
         wait_until(&format!("{text:?} on the screen"), || {
             self.screen().contains(text)
         });
+    }
+}
+
+/// Somebody at a terminal's keyboard.
+#[derive(Debug)]
+pub struct Typist(Child);
+
+impl Typist {
+    /// Types one letter.
+    ///
+    /// # Panics
+    ///
+    /// Where tmux fails.
+    pub fn r#type(&mut self, letter: char) {
+        let commands = self.0.stdin.as_mut().expect("piped");
+        writeln!(commands, "send-keys -l {letter}").expect("tmux reads");
+    }
+}
+
+impl Drop for Typist {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -103,22 +103,18 @@ impl Window {
         &self.socket
     }
 
-    /// Somebody who types.
+    /// Types one letter.
     ///
     /// # Panics
     ///
     /// Where xdotool can't be run.
-    #[must_use]
-    pub fn typist(&self) -> impl FnMut(char) + use<> {
-        let display = self.display.clone();
-        move |letter| {
-            let mut xdotool = Command::new("xdotool");
-            xdotool
-                .env("DISPLAY", &display)
-                .arg("key")
-                .arg(letter.to_string());
-            assert!(xdotool.status().expect("xdotool").success());
-        }
+    pub fn r#type(&self, letter: char) {
+        let mut xdotool = Command::new("xdotool");
+        xdotool
+            .env("DISPLAY", &self.display)
+            .arg("key")
+            .arg(letter.to_string());
+        assert!(xdotool.status().expect("xdotool").success());
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn types(place: &Place, tally: &Tally, end: Instant) {
             let mut typist = emacs.typist();
             let text: String = ('a'..='z').take(20).collect();
             for letter in text.chars() {
-                typist(letter);
+                typist.r#type(letter);
                 thread::sleep(Duration::from_millis(50));
             }
             harness::wait_until("the typed line", || {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use harness::{Relay, RelayBuilder};
 use rand::Rng;
 use rand::rngs::SmallRng;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::chaos::WARM;
 use crate::place::{Place, Watched};
@@ -193,7 +193,7 @@ fn broken_line(relay: &mut Relay, tally: &Tally, random: &mut SmallRng) {
     ));
     let answer = loop {
         let message = relay.receive();
-        if message["id"] == Value::from(id.as_str()) {
+        if message["id"] == id.as_str() {
             break message;
         }
     };

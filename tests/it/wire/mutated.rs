@@ -43,6 +43,10 @@ fn mutate(text: &[u8], random: &mut SmallRng) -> Vec<u8> {
 }
 
 /// A seed that the failing test's output shows.
+#[allow(
+    clippy::print_stderr,
+    reason = "captured, and shown where the test fails"
+)]
 fn seeded() -> SmallRng {
     let seed = std::env::var("SEED")
         .map_or_else(|_| rand::random(), |text| text.parse().expect("a number"));
