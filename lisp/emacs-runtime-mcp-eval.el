@@ -97,7 +97,8 @@ loop then and unwinds nothing.")
     internal-when-entered-debugger throw-on-input quit-flag inhibit-quit
     inhibit-interaction inhibit-message message-log-max standard-output
     signal-hook-function emacs-runtime-mcp-eval--form
-    emacs-runtime-mcp-eval--noted deactivate-mark this-command last-command current-prefix-arg
+    emacs-runtime-mcp-eval--noted deactivate-mark this-command
+    last-command current-prefix-arg
     undo-auto--undoably-changed-buffers max-lisp-eval-depth
     max-specpdl-size print-length print-level print-circle print-quoted
     print-gensym print-number-table print-continuous-numbering
@@ -287,7 +288,8 @@ However long the print is, no more than MAX are ever in memory."
                          (throw 'emacs-runtime-mcp-eval--slow t))))))
           nil)
         (progn
-          (emacs-runtime-mcp-eval--compile 'emacs-runtime-mcp-eval--print-counting)
+          (emacs-runtime-mcp-eval--compile
+           'emacs-runtime-mcp-eval--print-counting)
           (emacs-runtime-mcp-eval--print-counting value max))
       (cons (concat (nreverse kept)) chars))))
 
@@ -307,7 +309,8 @@ However long the print is, no more than MAX are ever in memory."
         text
       (emacs-runtime-mcp-eval--name (car-safe err)))))
 
-(defun emacs-runtime-mcp-eval--failure (code symbol message &optional backtrace)
+(defun emacs-runtime-mcp-eval--failure (code symbol message
+                                             &optional backtrace)
   "Return a reply: CODE, a symbol, SYMBOL, a string or nil, and MESSAGE.
 BACKTRACE is a string or nil."
   (vector (symbol-name code)

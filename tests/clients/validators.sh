@@ -75,10 +75,8 @@ explained_rule() {
     exit 2
 }
 
-here=$(cd "$(dirname "$0")" && pwd)
-cache=${EMACS_RUNTIME_MCP_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/emacs-runtime-mcp-tests}
-mkdir -p "$cache" && cache=$(cd "$cache" && pwd) || exit 1
-log=$cache/validators-install.log
+# shellcheck source=tests/clients/installed.sh
+. "$(dirname "$0")/installed.sh"
 modules=$cache/validators-node/node_modules
 venv=$cache/validators-python
 work=$(mktemp -d) || exit 1
@@ -91,46 +89,8 @@ finish() {
 trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
-first_error() { grep -i -m 1 error "$1" || tail -n 1 "$1"; }
-
-# Runs the command silently; where it fails, $reason says why.
-try() {
-    "$@" >"$log" 2>&1 </dev/null && return
-    reason="${1##*/} failed: $(first_error "$log")"
-    return 1
-}
-
-# The pins stand in a file once everything is installed.
-is_installed() { [ "$(cat "$cache/$1/pins" 2>/dev/null)" = "$2" ]; }
-
 # The validators want a newer Node than the clients, so npm installs it with them.
 with_node() { env PATH="$modules/node/bin:$PATH" "$@"; }
-
-install_node() {
-    is_installed validators-node "$node_pins" && with_node node -e '' 2>/dev/null && return
-    reason='Node or npm is missing'
-    node -e '' 2>/dev/null && command -v npm >/dev/null || return
-    rm -rf "$cache/validators-node"
-    mkdir "$cache/validators-node" &&
-        echo '{"private": true}' >"$cache/validators-node/package.json"
-    # shellcheck disable=SC2086 # several words
-    try npm install --prefix "$cache/validators-node" --no-audit --no-fund --no-package-lock \
-        --save-exact $node_pins &&
-        try "$modules/node/bin/node" -e '' &&
-        echo "$node_pins" >"$cache/validators-node/pins"
-}
-
-install_python() {
-    reason='Python 3.11 or newer is missing'
-    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || return
-    is_installed validators-python "$python_pins" &&
-        "$venv/bin/python" -c '' 2>/dev/null && return
-    rm -rf "$venv"
-    # shellcheck disable=SC2086 # several words
-    try python3 -m venv "$venv" &&
-        try "$venv/bin/pip" install -q --disable-pip-version-check $python_pins &&
-        echo "$python_pins" >"$venv/pins"
-}
 
 failed=0
 fail() {
@@ -273,14 +233,14 @@ amagi() {
     fi
 }
 
-if install_node; then
+if install_node validators-node "$node_pins" && try with_node node -e ''; then
     conformance "$@"
     inspector "$@"
 else
     echo "skipped: conformance ($reason)"
     echo "skipped: inspector ($reason)"
 fi
-if install_python; then
+if install_python validators-python "$python_pins" 11; then
     mcpscore "$@"
     amagi "$@"
 else

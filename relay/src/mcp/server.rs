@@ -28,6 +28,9 @@ use crate::emacs::{Answer, Emacs, Progress, Report, Via};
 use crate::envelope::Envelope;
 use crate::request::{Defaults, Request, invalid};
 
+/// The methods that are served and can't do without parameters, but for `tools/call`.
+const WITH_PARAMETERS: [&str; 3] = ["resources/read", "resources/directory/read", "skills/get"];
+
 /// Serves one client.
 pub(super) struct Server {
     emacs: Arc<Emacs>,
@@ -327,18 +330,24 @@ impl ServerHandler for Server {
             .into())
     }
 
-    /// A call whose `arguments` are no object doesn't parse as one and comes here.
+    /// What doesn't parse as a request that rmcp knows comes here: an unknown method, parameters of a
+    /// wrong shape, a call whose `arguments` are no object.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         if request.method != "tools/call" {
-            return Err(ErrorData::new(
-                rmcp::model::ErrorCode::METHOD_NOT_FOUND,
-                request.method,
-                None,
-            ));
+            return Err(if WITH_PARAMETERS.contains(&request.method.as_str()) {
+                let message = format!("{}: its parameters have a wrong shape", request.method);
+                ErrorData::invalid_params(message, None)
+            } else {
+                ErrorData::new(
+                    rmcp::model::ErrorCode::METHOD_NOT_FOUND,
+                    request.method,
+                    None,
+                )
+            });
         }
         let params = request.params.unwrap_or_default();
         match params.get("name").and_then(Value::as_str) {

@@ -78,16 +78,16 @@ impl Writer {
         let _ = unwritten.wait_for(|count| *count < UNWRITTEN_MAX).await;
     }
 
-    /// Counted from now on, written when the future is polled.
+    /// Counted from now on, written when the future is polled; dropped, it counts no more.
     fn write(
         &self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + use<> {
-        self.unwritten.send_modify(|count| *count += 1);
+        let counted = Unwritten::new(&self.unwritten);
         let writer = self.clone();
         async move {
             let written = writer.write_now(&message).await;
-            writer.unwritten.send_modify(|count| *count -= 1);
+            drop(counted);
             written
         }
     }
@@ -101,6 +101,22 @@ impl Writer {
             output.flush().await
         };
         written.await.inspect_err(|_| self.closed.cancel())
+    }
+}
+
+/// One message that waits to be written.
+struct Unwritten(Arc<watch::Sender<usize>>);
+
+impl Unwritten {
+    fn new(count: &Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
@@ -270,6 +286,19 @@ impl Transport<RoleServer> for Stdio {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_write_that_is_dropped_takes_no_room() {
+        let writer = Writer::new(Box::new(tokio::io::sink()), CancellationToken::new());
+        let answer = |id| ServerJsonRpcMessage::response(ServerResult::empty(()), id);
+        for id in 0..UNWRITTEN_MAX as i64 {
+            drop(writer.write(answer(RequestId::Number(id))));
+        }
+        let written = writer.write(answer(RequestId::Number(-1)));
+        assert_eq!(*writer.unwritten.borrow(), 1);
+        written.await.unwrap();
+        assert_eq!(*writer.unwritten.borrow(), 0);
+    }
 
     #[test]
     fn separators_are_escaped_and_nothing_else_is_touched() {

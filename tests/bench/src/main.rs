@@ -10,11 +10,13 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use harness::{Emacs, EmacsBuilder, RelayBuilder, Scratch, major_version, memory_kib, root};
+use harness::{
+    Emacs, EmacsBuilder, PING, Piped, RelayBuilder, Scratch, major_version, memory_kib, root,
+};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use crate::ways::{PING, Piped, Socket, call, emacsclient};
+use crate::ways::{Socket, call, emacsclient};
 
 /// Lengths of values, in characters with the quotes.
 const SIZES: [usize; 7] = [3, 64, 1_024, 8_192, 65_536, 131_072, 262_144];
@@ -92,8 +94,8 @@ fn round_trips(scratch: &Scratch, emacs: &Emacs) -> Value {
     let form = "(+ 1 1)";
     let to = RelayBuilder::to(emacs);
     let mut pipe = Piped::start(Command::new("cat"));
-    let mut relay = Piped::relay(&to.clone().by("module"));
-    let mut client = Piped::relay(&to.by("emacsclient"));
+    let mut relay = ways::relay(&to.clone().by("module"));
+    let mut client = ways::relay(&to.by("emacsclient"));
     let mut echo = Socket::echo(scratch);
     let mut module = Socket::module(emacs);
     let mut times: [(&str, Times); 7] = [
@@ -111,11 +113,11 @@ fn round_trips(scratch: &Scratch, emacs: &Emacs) -> Value {
             relay.round_trip(PING),
             echo.round_trip(PING),
             module.eval(form),
-            relay.eval(form),
+            ways::eval(&mut relay, form),
         ];
         // These take so much longer that fewer are enough.
         if round % 10 == 0 {
-            now.push(client.eval(form));
+            now.push(ways::eval(&mut client, form));
             now.push(emacsclient(emacs, form));
         }
         if round >= 50 {
@@ -159,16 +161,16 @@ fn lisp_us(emacs: &Emacs) -> f64 {
 /// Values of all lengths by three ways.
 fn sizes(emacs: &Emacs) -> Value {
     let to = RelayBuilder::to(emacs);
-    let mut relay = Piped::relay(&to.clone().by("module"));
-    let mut client = Piped::relay(&to.by("emacsclient"));
+    let mut relay = ways::relay(&to.clone().by("module"));
+    let mut client = ways::relay(&to.by("emacsclient"));
     println!("\nvalue, characters      module  emacsclient  plain emacsclient   (ms, p50)");
     let mut rows = Vec::new();
     for size in SIZES {
         let form = format!("(make-string {} ?a)", size - 2);
         let (mut e, mut f, mut g) = (Times::new(), Times::new(), Times::new());
         for _ in 0..if size > 10_000 { 7 } else { 30 } {
-            e.push(relay.eval(&form));
-            f.push(client.eval(&form));
+            e.push(ways::eval(&mut relay, &form));
+            f.push(ways::eval(&mut client, &form));
             g.push(emacsclient(emacs, &form));
         }
         println!(
@@ -205,7 +207,7 @@ fn fit(points: &[(f64, f64)]) -> Value {
 
 /// Expressions of all lengths, by the module.
 fn expressions(emacs: &Emacs) -> Value {
-    let mut relay = Piped::relay(&RelayBuilder::to(emacs).by("module"));
+    let mut relay = ways::relay(&RelayBuilder::to(emacs).by("module"));
     println!("\nexpression, characters   module (ms, p50)");
     let mut points = Vec::new();
     for size in SIZES {
@@ -215,7 +217,7 @@ fn expressions(emacs: &Emacs) -> Value {
         );
         let mut times = Times::new();
         for _ in 0..20 {
-            times.push(relay.eval(&form));
+            times.push(ways::eval(&mut relay, &form));
         }
         println!("{size:22} {:18.2}", times.median() / 1e3);
         points.push((size as f64, times.median()));
@@ -226,7 +228,7 @@ fn expressions(emacs: &Emacs) -> Value {
 /// Calls per second with several under way at once.
 fn in_flight(emacs: &Emacs) -> Value {
     const CALLS: u64 = 4_000;
-    let mut relay = Piped::relay(&RelayBuilder::to(emacs).by("module"));
+    let mut relay = ways::relay(&RelayBuilder::to(emacs).by("module"));
     println!("\nin flight   calls/s");
     let mut rows = Vec::new();
     for width in [1, 8, 64] {
@@ -250,17 +252,17 @@ fn in_flight(emacs: &Emacs) -> Value {
 fn relays(emacs: &Emacs) -> Value {
     println!("\nrelays   (+ 1 1), microseconds, p50");
     let mut others = Vec::new();
-    let mut relay = Piped::relay(&RelayBuilder::to(emacs).by("module"));
+    let mut relay = ways::relay(&RelayBuilder::to(emacs).by("module"));
     let mut rows = Vec::new();
     for count in [1, 8, 32] {
         while others.len() + 1 < count {
-            let mut other = Piped::relay(&RelayBuilder::to(emacs).by("module"));
-            other.eval("1");
+            let mut other = ways::relay(&RelayBuilder::to(emacs).by("module"));
+            ways::eval(&mut other, "1");
             others.push(other);
         }
         let mut times = Times::new();
         for _ in 0..1_000 {
-            times.push(relay.eval("(+ 1 1)"));
+            times.push(ways::eval(&mut relay, "(+ 1 1)"));
         }
         println!("{count:6} {:12.1}", times.median());
         rows.push(json!({ "relays": count, "p50_us": times.median() }));
@@ -270,7 +272,7 @@ fn relays(emacs: &Emacs) -> Value {
 
 /// What a call costs with others waiting behind it: the whole of them, a call.
 fn waiting(emacs: &Emacs) -> Value {
-    let mut relay = Piped::relay(&RelayBuilder::to(emacs).by("module"));
+    let mut relay = ways::relay(&RelayBuilder::to(emacs).by("module"));
     println!("\nwaiting   all of them, microseconds, p50");
     let mut points = Vec::new();
     for count in [1_u64, 25, 50, 100, 200] {
@@ -299,7 +301,7 @@ fn start(scratch: &Scratch) -> Value {
         assert!(Command::new("true").status().expect("true").success());
         process.push(begun.elapsed());
         let begun = Instant::now();
-        let relay = Piped::relay(&nowhere);
+        let relay = ways::relay(&nowhere);
         hello.push(begun.elapsed());
         drop(relay);
     }
@@ -328,9 +330,9 @@ fn memory(scratch: &Scratch) -> Value {
         "(progn (add-to-list 'load-path {:?}) (require 'emacs-runtime-mcp-module) nil)",
         harness::lisp()
     ));
-    let mut relay = Piped::relay(&RelayBuilder::to(&emacs).by("module"));
+    let mut relay = ways::relay(&RelayBuilder::to(&emacs).by("module"));
     for _ in 0..1_000 {
-        relay.eval("(+ 1 1)");
+        ways::eval(&mut relay, "(+ 1 1)");
     }
     let (in_emacs, in_relay) = (
         memory_kib(emacs.pid(), "VmRSS").saturating_sub(before),

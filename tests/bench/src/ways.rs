@@ -3,97 +3,32 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use emacs_runtime_mcp_protocol::{PROTOCOL, VERSION};
-use harness::{Emacs, RelayBuilder, Scratch, emacsclient_program};
+use harness::{Emacs, HELLO, Piped, RelayBuilder, Scratch, emacsclient_program};
 use serde_json::{Value, json};
 
-/// A process that answers a line with a line, over pipes.
-pub(crate) struct Piped {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-    line: String,
+/// A relay after its initialize.
+pub(crate) fn relay(builder: &RelayBuilder) -> Piped {
+    let mut relay = Piped::start(builder.command());
+    relay.round_trip(HELLO);
+    relay
 }
 
-impl Piped {
-    pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a program");
-        let stdin = child.stdin.take().expect("piped");
-        let stdout = BufReader::with_capacity(1 << 16, child.stdout.take().expect("piped"));
-        Self {
-            child,
-            stdin,
-            stdout,
-            line: String::new(),
-        }
-    }
-
-    /// A relay after its initialize.
-    pub(crate) fn relay(builder: &RelayBuilder) -> Self {
-        let mut relay = Self::start(builder.command());
-        relay.round_trip(HELLO);
-        relay
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    pub(crate) fn send(&mut self, line: &str) {
-        self.stdin.write_all(line.as_bytes()).expect("it reads");
-    }
-
-    pub(crate) fn receive(&mut self) -> &str {
-        self.line.clear();
-        self.stdout.read_line(&mut self.line).expect("it answers");
-        &self.line
-    }
-
-    /// From a line to its answer.
-    pub(crate) fn round_trip(&mut self, line: &str) -> Duration {
-        let begun = Instant::now();
-        self.send(line);
-        self.receive();
-        begun.elapsed()
-    }
-
-    /// From a call of `emacs_eval` to its answer, which must be a value.
-    pub(crate) fn eval(&mut self, expression: &str) -> Duration {
-        let call = call(1, expression);
-        let took = self.round_trip(&call);
-        assert!(
-            self.line.contains(r#""ok":true"#),
-            "{}",
-            &self.line[..self.line.len().min(500)]
-        );
-        took
-    }
+/// From a call of `emacs_eval` to its answer, which must be a value.
+pub(crate) fn eval(relay: &mut Piped, expression: &str) -> Duration {
+    let took = relay.round_trip(&call(1, expression));
+    let answer = relay.answer();
+    assert!(
+        answer.contains(r#""ok":true"#),
+        "{}",
+        &answer[..answer.len().min(500)]
+    );
+    took
 }
-
-impl Drop for Piped {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What begins a session.
-pub(crate) const HELLO: &str = concat!(
-    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
-    r#""capabilities":{},"clientInfo":{"name":"bench","version":"0"}}}"#,
-    "\n"
-);
-
-pub(crate) const PING: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
 
 /// The line of a call.
 pub(crate) fn call(id: u64, expression: &str) -> String {

@@ -2,6 +2,7 @@
 //! and an MCP client that drives the real relay over real pipes. Never the person's own server.
 
 mod emacs;
+mod piped;
 mod relay;
 mod say;
 mod scratch;
@@ -12,6 +13,7 @@ mod window;
 pub use emacs::{
     Emacs, EmacsBuilder, ask, emacs_program, emacsclient, emacsclient_program, major_version,
 };
+pub use piped::{HELLO, PING, Piped};
 pub use relay::{Answer, Relay, RelayBuilder, relay_program};
 pub use say::{show, skipped};
 pub use scratch::Scratch;

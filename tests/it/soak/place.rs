@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use harness::{RelayBuilder, Scratch, Terminal, ask, memory_kib, wait_until};
@@ -143,34 +143,32 @@ impl Place {
             .look(warm);
     }
 
-    /// Kills Emacs in the middle of whatever it does, and starts another one.
-    pub(crate) fn crash(&self, tally: &Tally) {
-        let mut guard = self
+    /// Takes Emacs out of everybody's hands, after a last look at how it stands.
+    fn take(&self, tally: &Tally) -> (RwLockWriteGuard<'_, Option<Life>>, Life) {
+        let mut place = self
             .terminal
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let life = guard.take().expect("Emacs is there");
+        let life = place.take().expect("Emacs is there");
         life.check(tally);
+        (place, life)
+    }
+
+    /// Kills Emacs in the middle of whatever it does, and starts another one.
+    pub(crate) fn crash(&self, tally: &Tally) {
+        let (mut place, life) = self.take(tally);
         kill(
             Pid::from_raw(life.pid.try_into().expect("a pid")),
             Signal::SIGKILL,
         )
         .expect("it runs");
-        wait_until("Emacs's end", || {
-            !fs::exists(format!("/proc/{}/exe", life.pid)).unwrap_or(false)
-        });
-        drop(life);
-        *guard = Some(Life::begin(&self.scratch));
+        life.ended();
+        *place = Some(Life::begin(&self.scratch));
     }
 
     /// Ends Emacs as a person does, and looks for what is left.
     pub(crate) fn finish(&self, tally: &Tally) {
-        let mut guard = self
-            .terminal
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let life = guard.take().expect("Emacs is there");
-        life.check(tally);
+        let (_place, life) = self.take(tally);
         // What killed relays have left is put away by the next one.
         let mut relay = RelayBuilder::at(&self.socket).by("emacsclient").start();
         relay.value("1");
@@ -178,10 +176,7 @@ impl Place {
         assert!(relay.wait().success());
         // It ends before it can answer.
         let _ = harness::emacsclient(&self.socket, "(kill-emacs)");
-        wait_until("Emacs's end", || {
-            !fs::exists(format!("/proc/{}/exe", life.pid)).unwrap_or(false)
-        });
-        drop(life);
+        life.ended();
         let folder = self.socket.parent().expect("a folder");
         let left: Vec<_> = fs::read_dir(folder)
             .expect("the folder")
@@ -204,6 +199,13 @@ impl Place {
 }
 
 impl Life {
+    /// Waits until Emacs has ended.
+    fn ended(self) {
+        wait_until("Emacs's end", || {
+            !fs::exists(format!("/proc/{}/exe", self.pid)).unwrap_or(false)
+        });
+    }
+
     fn check(&self, tally: &Tally) {
         self.watched
             .lock()

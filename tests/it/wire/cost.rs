@@ -2,64 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::{Emacs, RelayBuilder, Scratch, memory_kib, relay_program, root};
+use harness::{Emacs, HELLO, PING, Piped, RelayBuilder, Scratch, memory_kib, relay_program, root};
 
 use super::without_emacs;
-
-/// A server over pipes, and nothing between.
-struct Server {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-    line: String,
-}
-
-impl Server {
-    fn start(mut command: Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a server; make measure builds both");
-        let stdin = child.stdin.take().expect("piped");
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let line = String::new();
-        Self {
-            child,
-            stdin,
-            stdout,
-            line,
-        }
-    }
-
-    /// From a request to its answer.
-    fn ask(&mut self, request: &str) -> Duration {
-        let begun = Instant::now();
-        self.stdin.write_all(request.as_bytes()).expect("it reads");
-        self.line.clear();
-        self.stdout.read_line(&mut self.line).expect("it answers");
-        begun.elapsed()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-const HELLO: &str = concat!(
-    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
-    r#""capabilities":{},"clientInfo":{"name":"it","version":"0"}}}"#,
-    "\n"
-);
-const PING: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
@@ -68,8 +17,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 /// Medians of both, asked in turn, so that a noisy machine hits both alike.
 fn pings(
-    relay: &mut Server,
-    echo: &mut Server,
+    relay: &mut Piped,
+    echo: &mut Piped,
     rounds: usize,
     pause: Duration,
 ) -> (Duration, Duration) {
@@ -77,7 +26,7 @@ fn pings(
     for _ in 0..rounds {
         for (server, times) in [(&mut *relay, &mut ours), (&mut *echo, &mut least)] {
             thread::sleep(pause);
-            times.push(server.ask(PING));
+            times.push(server.round_trip(PING));
         }
     }
     (median(ours), median(least))
@@ -89,9 +38,9 @@ fn ratio(ours: Duration, least: Duration) -> f64 {
 
 #[test]
 fn timed_a_ping_costs_little_more_than_the_least() {
-    let mut relay = Server::start(without_emacs().command());
-    let mut echo = Server::start(Command::new(root().join("target/release/echo")));
-    relay.ask(HELLO);
+    let mut relay = Piped::start(without_emacs().command());
+    let mut echo = Piped::start(Command::new(root().join("target/release/echo")));
+    relay.round_trip(HELLO);
     pings(&mut relay, &mut echo, 500, Duration::ZERO);
     let (ours, least) = pings(&mut relay, &mut echo, 5_000, Duration::ZERO);
     let (ours_idle, least_idle) = pings(&mut relay, &mut echo, 300, Duration::from_millis(2));
@@ -112,8 +61,8 @@ fn timed_the_start_costs_little_more_than_a_process() {
     let (mut ours, mut least) = (Vec::new(), Vec::new());
     for _ in 0..50 {
         let begun = Instant::now();
-        let mut relay = Server::start(without_emacs().command());
-        relay.ask(HELLO);
+        let mut relay = Piped::start(without_emacs().command());
+        relay.round_trip(HELLO);
         ours.push(begun.elapsed());
         drop(relay);
         let begun = Instant::now();
@@ -138,9 +87,9 @@ fn threads(pid: u32) -> usize {
 
 #[test]
 fn pipes_and_sockets_need_no_thread() {
-    let mut relay = Server::start(without_emacs().command());
-    relay.ask(HELLO);
-    assert_eq!(threads(relay.child.id()), 1, "over pipes");
+    let mut relay = Piped::start(without_emacs().command());
+    relay.round_trip(HELLO);
+    assert_eq!(threads(relay.pid()), 1, "over pipes");
     // As Node's clients give them.
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
     let mut command = without_emacs().command();

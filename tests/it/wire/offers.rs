@@ -150,6 +150,27 @@ fn what_is_not_offered_is_refused_as_the_specification_says() {
 }
 
 #[test]
+fn parameters_of_a_wrong_shape_are_told_from_a_method_that_is_not_there() {
+    let mut relay = without_emacs().start();
+    for (method, params) in [
+        ("skills/get", json!({})),
+        ("skills/get", json!({ "uri": 7 })),
+        ("resources/read", json!({})),
+        ("resources/directory/read", json!({ "uri": [] })),
+    ] {
+        let answer = relay.request(method, params.clone());
+        assert_eq!(
+            answer["error"]["code"], -32602,
+            "{method} {params}: {answer}"
+        );
+    }
+    assert_eq!(
+        relay.request("skills/nope", json!({}))["error"]["code"],
+        -32601
+    );
+}
+
+#[test]
 fn a_progress_token_is_optional_and_never_invented() {
     // B98
     let mut relay = without_emacs().start();
