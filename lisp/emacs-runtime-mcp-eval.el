@@ -80,8 +80,9 @@ FRAMES is a list of (EVALD FUNCTION ARGS), innermost first.")
 
 (defvar emacs-runtime-mcp-eval--saved nil
   "Alist of the top-level values of `--bound' before the running form.
-It is filled anew for each form, not made anew: what a call leaves to
-the garbage collector is most of what it costs.")
+Where a variable had none, its entry is its own value.  The alist is
+filled anew for each form, not made anew: what a call leaves to the
+garbage collector is most of what it costs.")
 
 (defvar emacs-runtime-mcp-eval--guard-timer nil
   "The timer that looks whether the running form is still there.")
@@ -544,7 +545,7 @@ its first messages were not gone before they could be read."
          (drain (lambda ()
                   (mapc write (emacs-runtime-mcp-eval--logged mark))))
          (ended (emacs-runtime-mcp-eval--undo-before
-                 undo-auto--undoably-changed-buffers))
+                 (bound-and-true-p undo-auto--undoably-changed-buffers)))
          (changed nil))
     (unwind-protect
         (condition-case err
@@ -668,7 +669,8 @@ was lost."
 (defun emacs-runtime-mcp-eval--recover ()
   "Put back what a lost form has left bound, and answer for it."
   (dolist (entry emacs-runtime-mcp-eval--saved)
-    (set-default-toplevel-value (car entry) (cdr entry)))
+    (unless (eq (cdr entry) entry)
+      (set-default-toplevel-value (car entry) (cdr entry))))
   (when (> (recursion-depth) 0)
     (display-warning
      'emacs-runtime-mcp
@@ -691,11 +693,12 @@ as `emacs-runtime-mcp-eval--stage'."
         (wanted nil)
         (left nil))
     (unless emacs-runtime-mcp-eval--saved
-      (dolist (variable emacs-runtime-mcp-eval--bound)
-        (when (boundp variable)
-          (push (list variable) emacs-runtime-mcp-eval--saved))))
+      (setq emacs-runtime-mcp-eval--saved
+            (mapcar #'list emacs-runtime-mcp-eval--bound)))
     (dolist (entry emacs-runtime-mcp-eval--saved)
-      (setcdr entry (default-toplevel-value (car entry))))
+      (setcdr entry (condition-case nil
+                        (default-toplevel-value (car entry))
+                      (void-variable entry))))
     ;; A signal that strikes while another Lisp thread runs is then an
     ;; event that means nothing; bindings belong to one thread.
     (set-default-toplevel-value 'debug-on-event nil)

@@ -5,8 +5,8 @@ use emacs_runtime_mcp_protocol::{ErrorCode, Failure, Outcome, Success};
 
 use crate::running::{Ending, Stage};
 
-/// A reply of `emacs-runtime-mcp-eval`: `[CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL BACKTRACE]`, or `stopped`,
-/// described in that function's documentation. Its strings must be valid Unicode.
+/// A reply of `emacs-runtime-mcp-eval`: `[CODE TEXT CHARS TRUNCATED OUTPUT SYMBOL BACKTRACE]`, or
+/// `stopped`, described in that function's documentation. Its strings must be valid Unicode.
 pub(crate) struct LispReply(pub(crate) Ending);
 
 impl<'e> FromLisp<'e> for LispReply {

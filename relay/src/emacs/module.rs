@@ -140,7 +140,8 @@ impl Connection {
         self.calls.lock().lost.is_none()
     }
 
-    /// Sends `request`, with `left_ms` of its time left, and waits for its reply. Dropped before that, the call is cancelled.
+    /// Sends `request`, with `left_ms` of its time left, and waits for its reply. Dropped before
+    /// that, the call is cancelled.
     ///
     /// As long as it lasts, `report` hears of it every [`PROGRESS_EVERY`]; where nobody wants to, no
     /// timer is set.

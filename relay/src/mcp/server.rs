@@ -1,5 +1,5 @@
-//! The MCP server: lists the one tool and runs calls of it. A failed evaluation is a result that the
-//! model reads; a protocol error is only for what can't be routed.
+//! The MCP server: offers the one tool and the skill, and runs calls of the tool. A failed evaluation
+//! is a result that the model reads; a protocol error is only for what can't be routed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

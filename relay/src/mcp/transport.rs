@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -37,20 +37,11 @@ pub(super) struct Stdio {
     lines: Lines,
     buffer: Vec<u8>,
     writer: Writer,
-    in_flight: Arc<InFlight>,
+    /// The ids that are not answered yet.
+    in_flight: HashSet<RequestId>,
     /// Whether rmcp has a session. Before that a notification would end it.
     open: bool,
     watch: Watch,
-}
-
-/// The ids that are not answered yet.
-#[derive(Default)]
-struct InFlight(Mutex<HashSet<RequestId>>);
-
-impl InFlight {
-    fn ids(&self) -> MutexGuard<'_, HashSet<RequestId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Writes whole lines, one after the other.
@@ -127,7 +118,7 @@ impl Stdio {
             lines: Lines::default(),
             buffer: vec![0; 64 * 1024],
             writer: Writer::new(output, watch.output_closed.clone()),
-            in_flight: Arc::default(),
+            in_flight: HashSet::new(),
             open: false,
             watch,
         }
@@ -137,7 +128,7 @@ impl Stdio {
     fn admit(&mut self, message: ClientJsonRpcMessage) -> Incoming {
         match &message {
             JsonRpcMessage::Request(request) => {
-                if !self.in_flight.ids().insert(request.id.clone()) {
+                if !self.in_flight.insert(request.id.clone()) {
                     return in_use(request.id.clone());
                 }
                 self.open |= opens(&request.request);
@@ -148,7 +139,7 @@ impl Stdio {
                     && let Some(id) = &cancelled.params.request_id
                 {
                     // It will not be answered.
-                    self.in_flight.ids().remove(id);
+                    self.in_flight.remove(id);
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
@@ -230,11 +221,11 @@ impl Transport<RoleServer> for Stdio {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         match &message {
             JsonRpcMessage::Response(response) => {
-                self.in_flight.ids().remove(&response.id);
+                self.in_flight.remove(&response.id);
             }
             JsonRpcMessage::Error(error) => {
                 if let Some(id) = &error.id {
-                    self.in_flight.ids().remove(id);
+                    self.in_flight.remove(id);
                 }
             }
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
@@ -249,7 +240,7 @@ impl Transport<RoleServer> for Stdio {
             while let Some(line) = self.lines.next() {
                 let incoming = match line::read(line) {
                     Incoming::Message(message) => self.admit(*message),
-                    Incoming::Ping(id) if self.in_flight.ids().contains(&id) => in_use(id),
+                    Incoming::Ping(id) if self.in_flight.contains(&id) => in_use(id),
                     other => other,
                 };
                 let answer = match incoming {

@@ -19,6 +19,13 @@ on_both_paths! {
         assert_eq!(on.relay.value("buffer-file-name"), format!("{notes:?}"));
     }
 
+    fn a_form_may_unbind_what_is_bound_around_forms(on) {
+        for variable in ["float-output-format", "print-gensym", "current-prefix-arg", "debug-ignored-errors", "max-specpdl-size"] {
+            assert_eq!(on.relay.eval(&format!("(makunbound '{variable})")).code(), "", "{variable}");
+            assert_eq!(on.relay.value("(list 1.5 'a)"), "(1.5 a)", "after {variable}");
+        }
+    }
+
     fn binding_is_lexical(on) {
         // B59
         assert_eq!(on.relay.value("(mapcar (let ((k 1)) (lambda (x) (+ x k))) '(1 2))"), "(2 3)");

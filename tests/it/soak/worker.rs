@@ -155,7 +155,7 @@ fn cut(relay: &mut Relay, tally: &Tally) {
 }
 
 fn cancelled(relay: &mut Relay, tally: &Tally, random: &mut SmallRng) {
-    let (number, form) = tally.form(&format!(
+    let (_, form) = tally.form(&format!(
         "(sleep-for {})",
         random.random_range(0..20) as f64 / 100.0
     ));
@@ -164,7 +164,6 @@ fn cancelled(relay: &mut Relay, tally: &Tally, random: &mut SmallRng) {
     relay.notify("notifications/cancelled", json!({ "requestId": id }));
     tally.count("fault: cancelled");
     // If it is answered, it was before the cancel came; then not again.
-    let _ = number;
     assert_eq!(relay.request("ping", json!({}))["result"], json!({}));
     relay.forget(id);
 }
