@@ -68,8 +68,10 @@ A form that goes on handling errors is not slowed down for ever.")
   "While a form runs, the function that keeps book of it.
 It is called with `enter' when the form is about to begin, and returns
 nil if it must not; with `thrown' when we were called out of the form,
-and returns non-nil if the form is to be stopped; and with `leave' when
-it has ended.")
+and returns non-nil if the form is to be stopped; with `spare' when we
+were called out of something else that runs in the form's wait, and
+returns non-nil if the form is to be stopped, but that may go on for
+now; and with `leave' when the form has ended.")
 
 (defvar emacs-runtime-mcp-eval--form nil
   "The running form, to know its frame on the stack.")
@@ -342,9 +344,13 @@ reaches us the stack is gone.  Printing has to wait until it does, for
 most errors are handled.
 A quit may be a signal's for which Emacs calls no `debugger', since it
 was about to call it when that quit came in between; the form must not
-handle it."
+handle it, and a guest go on with it."
   (when (eq symbol 'quit)
-    (emacs-runtime-mcp-eval--stop))
+    (if (and debug-on-quit (emacs-runtime-mcp-eval--spared-p))
+        ;; Only when its debugger returns does Emacs go on after a quit.
+        (setq internal-when-entered-debugger -1
+              inhibit-debugger nil)
+      (emacs-runtime-mcp-eval--stop)))
   (let ((count (1+ (or (car emacs-runtime-mcp-eval--noted) 0)))
         (left emacs-runtime-mcp-eval--frames-max)
         (frames nil))
@@ -633,15 +639,51 @@ that unwound nothing."
         ;; first function of a cleanup form would be taken for the form.
         internal-when-entered-debugger -1))
 
-(defun emacs-runtime-mcp-eval--break (&rest _)
+(defun emacs-runtime-mcp-eval--guest-p ()
+  "Return non-nil if what runs is not the form, but a guest in its wait.
+That is a timer, what hears of a process, or a person's command."
+  (catch 'emacs-runtime-mcp-eval--enough
+    (mapbacktrace
+     (lambda (_evald function args _flags)
+       (cond
+        ((eq function 'emacs-runtime-mcp-eval--guarded)
+         (throw 'emacs-runtime-mcp-eval--enough nil))
+        ((or (memq function '(timer-event-handler command-execute))
+             ;; As filters and sentinels are called, whoever they are.
+             (and (processp (car-safe args)) (stringp (car-safe (cdr args)))
+                  (null (cddr args))))
+         (throw 'emacs-runtime-mcp-eval--enough t)))))
+    nil))
+
+(defun emacs-runtime-mcp-eval--spared-p ()
+  "Return non-nil if a signal has struck a guest that has time left.
+It is the form that is to be stopped, and a guest that is cut off may
+lose what it was called for, such as a piece of a process's output."
+  (and emacs-runtime-mcp-eval--stage
+       (emacs-runtime-mcp-eval--guest-p)
+       (funcall emacs-runtime-mcp-eval--stage 'spare)))
+
+(defun emacs-runtime-mcp-eval--break (why &optional value)
   "Stop the form if it is to be stopped, else go on.
 This is the `debugger' while a form runs.  Emacs calls it when a signal
 has come; and since a form may set `debug-on-error' itself, also for
-errors, which are none of its business."
-  (emacs-runtime-mcp-eval--calm)
-  (when (emacs-runtime-mcp-eval--on-stack-p)
-    (emacs-runtime-mcp-eval--stop))
-  nil)
+errors, which are none of its business.  It calls it for the function
+that it is about to call, and then again, with WHY `exit', when that
+returns VALUE."
+  (if (eq why 'exit)
+      (progn
+        (setq internal-when-entered-debugger -1)
+        value)
+    (emacs-runtime-mcp-eval--calm)
+    (when (emacs-runtime-mcp-eval--on-stack-p)
+      (if (not (emacs-runtime-mcp-eval--spared-p))
+          (emacs-runtime-mcp-eval--stop)
+        (let ((frame (backtrace-frame 1 'emacs-runtime-mcp-eval--break)))
+          ;; The signal's quit itself; now `--note' cares for it.
+          (when (and (eq (nth 1 frame) 'emacs-runtime-mcp-eval--note)
+                     (eq (nth 2 frame) 'quit))
+            (setq debug-on-quit t)))))
+    nil))
 
 (defun emacs-runtime-mcp-eval--stop ()
   "Throw out of the running form if it is to be stopped.
@@ -805,6 +847,8 @@ person stopped it, `expired' that it was too late to begin."
            (stage (lambda (stage)
                     (cond ((eq stage 'thrown) why)
                           ((eq stage 'cancel) (setq why 'cancelled))
+                          ;; No signal is sent by this path.
+                          ((eq stage 'spare) nil)
                           (t t))))
            (timer (run-at-time (- deadline (float-time)) nil
                                (lambda ()

@@ -148,8 +148,9 @@ fn take(env: &Env) -> Result<Option<Value<'_>>> {
         .transpose()
 }
 
-/// Say that the call KEY has come to STAGE, one of the symbols `enter', `thrown' and `leave'.
-/// On `enter', return nil if the form must not begin; on `thrown', non-nil if it is to be stopped.
+/// Say that the call KEY has come to STAGE, one of the symbols `enter', `thrown', `spare' and `leave'.
+/// On `enter', return nil if the form must not begin; on `thrown', non-nil if it is to be stopped;
+/// on `spare', non-nil if it is, but what else runs in its wait may go on for now.
 /// A signal that was sent into the form is handled before this returns from `leave'.
 #[defun]
 fn stage<'e>(env: &'e Env, key: u64, stage: LispStage) -> Result<Value<'e>> {

@@ -34,7 +34,8 @@ impl<'e> FromLisp<'e> for LispReply {
     }
 }
 
-/// What Lisp tells of a running form: one of the symbols `enter`, `thrown` and `leave`.
+/// What Lisp tells of a running form: one of the symbols `enter`, `thrown`, `spare` and
+/// `leave`.
 pub(crate) struct LispStage(pub(crate) Stage);
 
 impl<'e> FromLisp<'e> for LispStage {
@@ -42,6 +43,7 @@ impl<'e> FromLisp<'e> for LispStage {
         for (name, stage) in [
             ("enter", Stage::Enter),
             ("thrown", Stage::Thrown),
+            ("spare", Stage::Spare),
             ("leave", Stage::Leave),
         ] {
             if value == value.env.intern(name)? {

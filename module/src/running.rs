@@ -20,6 +20,9 @@ const BETWEEN_SIGNALS: Duration = Duration::from_millis(40);
 /// How long cleanup forms may take before the next signal cuts them.
 const CLEANUP: Duration = Duration::from_millis(100);
 
+/// How long after the knock what runs in a form's wait, and isn't the form, is spared by signals.
+const GUESTS: Duration = Duration::from_millis(130);
+
 /// How long after its deadline a call is answered whose form has not ended, in time for
 /// [`emacs_runtime_mcp_protocol::limits::ANSWER_GRACE_MS`] to hold at the relay.
 const UNKNOWN_AFTER: Duration = Duration::from_millis(200);
@@ -78,6 +81,9 @@ pub(crate) enum Stage {
     Enter,
     /// We were called out of the form. True: throw.
     Thrown,
+    /// We were called out of something else that runs in the form's wait. True: the form is to be
+    /// stopped, but that may go on.
+    Spare,
     /// The form has ended. A signal that was sent is handled when this returns.
     Leave,
 }
@@ -131,6 +137,10 @@ impl Running {
                 }
                 stopped
             }
+            Stage::Spare => self
+                .stop
+                .as_ref()
+                .is_some_and(|stop| now < stop.since + GUESTS),
             Stage::Leave => {
                 if self.phase != Phase::Taken {
                     self.phase = Phase::Left;
@@ -339,6 +349,19 @@ mod tests {
             running.stage(Stage::Leave, begun + ms(436)),
             "a signal has to be waited for"
         );
+    }
+
+    #[test]
+    fn a_guest_is_spared_by_the_first_signals() {
+        let begun = Instant::now();
+        let (mut running, _outbox) = running(begun);
+        assert!(!running.stage(Stage::Spare, begun), "nothing is stopped");
+        let (_, signals) = watch(&mut running, begun, ms(460));
+        let spared: Vec<bool> = signals
+            .iter()
+            .map(|at| running.stage(Stage::Spare, begun + *at))
+            .collect();
+        assert_eq!(spared, [true, true, true, false]);
     }
 
     #[test]

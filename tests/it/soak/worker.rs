@@ -98,9 +98,6 @@ fn settle(
             "emacs_unavailable" | "evaluation_timeout" | "elisp_error",
             Some("interrupted" | "unknown"),
         ) => Fate::Perhaps,
-        // A signal that ends a form also cuts what runs within the form's wait: the filter that was
-        // about to take in a piece of what emacsclient says, which then makes no sense.
-        ("bridge_protocol_error", Some("unknown")) => Fate::Perhaps,
         _ => panic!("form {number}: {message}"),
     };
     // An error of the form's own is one that the form was made for.
