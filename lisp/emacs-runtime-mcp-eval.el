@@ -640,7 +640,7 @@ that unwound nothing."
         internal-when-entered-debugger -1))
 
 (defun emacs-runtime-mcp-eval--guest-p ()
-  "Return non-nil if what runs is not the form, but a guest in its wait.
+  "Return non-nil inside a guest of the form, something in its wait.
 That is a timer, what hears of a process, or a person's command."
   (catch 'emacs-runtime-mcp-eval--enough
     (mapbacktrace
