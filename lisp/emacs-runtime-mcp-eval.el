@@ -80,14 +80,42 @@ now; and with `leave' when the form has ended.")
   "List (COUNT SYMBOL DATA FRAMES) of the running form's last signal.
 FRAMES is a list of (EVALD FUNCTION ARGS), innermost first.")
 
+;; What is kept of the running form stands in variables, and markers and
+;; lists are filled anew for each form: closures and new objects would be
+;; garbage, and what a call leaves to the collector is most of what it
+;; costs.  There is one form at a time.
+
 (defvar emacs-runtime-mcp-eval--saved nil
   "Alist of the top-level values of `--bound' before the running form.
-Where a variable had none, its entry is its own value.  The alist is
-filled anew for each form, not made anew: what a call leaves to the
-garbage collector is most of what it costs.")
+Where a variable had none, its entry is its own value.")
+
+(defvar emacs-runtime-mcp-eval--said nil
+  "List of the first characters of the running form's output, last first.")
+
+(defvar emacs-runtime-mcp-eval--said-chars 0
+  "How many characters the running form's output has so far.")
+
+(defvar emacs-runtime-mcp-eval--log nil
+  "What is known of *Messages*, as [END START LAST-LINE TICK MAX].
+END is a marker of where it ended at the last look, START one of where
+it ended before the running form.  LAST-LINE was its last line at the
+last look, TICK its `buffer-chars-modified-tick'.  MAX is the person's
+`message-log-max'.")
+
+(defvar emacs-runtime-mcp-eval--shown nil
+  "What the echo area showed before the running form.")
+
+(defvar emacs-runtime-mcp-eval--undo nil
+  "What `--undo-after' needs, as (ENDED . CHANGED), lists of buffers.")
+
+(defvar emacs-runtime-mcp-eval--event nil
+  "The top-level value of `debug-on-event' before the running form.")
+
+(defvar emacs-runtime-mcp-eval--debug-on-error nil
+  "What the running form has set `debug-on-error' to.")
 
 (defvar emacs-runtime-mcp-eval--guard-timer nil
-  "The timer that looks whether the running form is still there.")
+  "The timer that looks whether the form of an emacsclient is still there.")
 
 (defvar emacs-runtime-mcp-eval--lost #'ignore
   "Function to call with a reply when the running form was lost.
@@ -259,9 +287,16 @@ That takes a twentieth of the time."
 (defun emacs-runtime-mcp-eval--print (value max)
   "Print VALUE as `prin1-to-string' does by default, keeping MAX characters.
 Return a cons (TEXT . CHARS); CHARS counts all of them."
-  (if (emacs-runtime-mcp-eval--plain-p value)
-      (emacs-runtime-mcp-eval--print-plain value max)
-    (emacs-runtime-mcp-eval--print-counting value max)))
+  (cond
+   ((emacs-runtime-mcp-eval--plain-p value)
+    (emacs-runtime-mcp-eval--print-plain value max))
+   ;; As good as always short.
+   ((or (numberp value) (symbolp value))
+    (let ((text (emacs-runtime-mcp-eval--with-default-print
+                  (prin1-to-string value))))
+      (cons (emacs-runtime-mcp-eval--cut text max) (length text))))
+   (t
+    (emacs-runtime-mcp-eval--print-counting value max))))
 
 (defun emacs-runtime-mcp-eval--print-counting (value max)
   "Print VALUE as `emacs-runtime-mcp-eval--print', with MAX; by character.
@@ -415,13 +450,33 @@ handle it, and a guest go on with it."
       (when (bolp) (forward-line -1))
       (buffer-substring-no-properties (point) (line-end-position)))))
 
-(defun emacs-runtime-mcp-eval--log-mark ()
-  "Return where *Messages* ends now, as a cons (MARKER . LAST-LINE)."
-  (let ((buffer (get-buffer "*Messages*")))
-    (if (not buffer)
-        (list (make-marker))
-      (cons (with-current-buffer buffer (copy-marker (point-max)))
-            (emacs-runtime-mcp-eval--log-line buffer)))))
+(defun emacs-runtime-mcp-eval--log-unchanged-p (buffer)
+  "Return non-nil if BUFFER is as *Messages* was at the last look."
+  (and (eq buffer (marker-buffer (aref emacs-runtime-mcp-eval--log 0)))
+       (eq (buffer-chars-modified-tick buffer)
+           (aref emacs-runtime-mcp-eval--log 3))))
+
+(defun emacs-runtime-mcp-eval--log-look (buffer line)
+  "Remember how BUFFER is now, which is *Messages*, with LINE its last."
+  (let ((log emacs-runtime-mcp-eval--log))
+    (set-marker (aref log 0) (1+ (buffer-size buffer)) buffer)
+    (aset log 2 line)
+    (aset log 3 (buffer-chars-modified-tick buffer))))
+
+(defun emacs-runtime-mcp-eval--log-begin ()
+  "Remember where *Messages* ends before a form."
+  (let ((log (or emacs-runtime-mcp-eval--log
+                 (setq emacs-runtime-mcp-eval--log
+                       (vector (make-marker) (make-marker) nil nil nil))))
+        (buffer (get-buffer "*Messages*")))
+    (cond
+     ((not buffer)
+      (set-marker (aref log 0) nil))
+     ((not (emacs-runtime-mcp-eval--log-unchanged-p buffer))
+      (emacs-runtime-mcp-eval--log-look
+       buffer (emacs-runtime-mcp-eval--log-line buffer))))
+    (set-marker (aref log 1) (aref log 0) (marker-buffer (aref log 0)))
+    (aset log 4 message-log-max)))
 
 (defun emacs-runtime-mcp-eval--unfold (line)
   "Split LINE of *Messages* into (TEXT . TIMES).
@@ -431,50 +486,69 @@ Emacs writes an equal line that follows as \" [N times]\"."
             (string-to-number (match-string 1 line)))
     (cons line 1)))
 
-(defun emacs-runtime-mcp-eval--logged (mark)
-  "Return what *Messages* got since MARK, and move MARK to its end.
-MARK comes from `emacs-runtime-mcp-eval--log-mark'."
-  (let ((buffer (get-buffer "*Messages*")))
-    (cond
-     ((not buffer) "")
-     ((and (eq buffer (marker-buffer (car mark)))
-           (= (car mark) (with-current-buffer buffer (point-max))))
-      "")
-     (t
+(defun emacs-runtime-mcp-eval--logged ()
+  "Return what *Messages* got since the last look, and look anew."
+  (let ((buffer (get-buffer "*Messages*"))
+        (end (aref emacs-runtime-mcp-eval--log 0)))
+    (if (or (not buffer)
+            (emacs-runtime-mcp-eval--log-unchanged-p buffer))
+        ""
       (with-current-buffer buffer
         (save-restriction
           (widen)
-          (let* ((known (eq buffer (marker-buffer (car mark))))
+          (let* ((known (eq buffer (marker-buffer end)))
                  (start (if known
-                            (if (memq (char-before (car mark)) '(nil ?\n))
-                                (car mark)
+                            (if (memq (char-before end) '(nil ?\n))
+                                (marker-position end)
                               ;; Something printed had left its line open.
-                              (min (1+ (car mark)) (point-max)))
+                              (min (1+ end) (point-max)))
                           (point-min)))
                  (text (buffer-substring-no-properties start (point-max)))
                  ;; An equal first line replaced the last one before it.
-                 (before (and known (cdr mark)
-                              (emacs-runtime-mcp-eval--unfold (cdr mark))))
+                 (last (aref emacs-runtime-mcp-eval--log 2))
+                 (before (and known last
+                              (emacs-runtime-mcp-eval--unfold last)))
                  (lines (split-string (replace-regexp-in-string
                                        "\n\\'" "" text)
                                       "\n"))
                  (first t))
-            (set-marker (car mark) (point-max) buffer)
-            (setcdr mark (car (last lines)))
-            (mapconcat
-             (lambda (line)
-               (let* ((unfolded (emacs-runtime-mcp-eval--unfold line))
-                      (times (cdr unfolded)))
-                 (when (and first before (> times 1)
-                            (equal (car before) (car unfolded)))
-                   (setq times (- times (cdr before))))
-                 (setq first nil)
-                 ;; No more than can be kept, whatever the number says.
-                 (apply #'concat
-                        (make-list
-                         (min times emacs-runtime-mcp-eval--output-max)
-                         (concat (car unfolded) "\n")))))
-             lines ""))))))))
+            (emacs-runtime-mcp-eval--log-look
+             buffer (if (equal text "")
+                        (emacs-runtime-mcp-eval--log-line buffer)
+                      (car (last lines))))
+            (if (equal text "")
+                ""
+              (mapconcat
+               (lambda (line)
+                 (let* ((unfolded (emacs-runtime-mcp-eval--unfold line))
+                        (times (cdr unfolded)))
+                   (when (and first before (> times 1)
+                              (equal (car before) (car unfolded)))
+                     (setq times (- times (cdr before))))
+                   (setq first nil)
+                   ;; No more than can be kept, whatever the number says.
+                   (apply #'concat
+                          (make-list
+                           (min times emacs-runtime-mcp-eval--output-max)
+                           (concat (car unfolded) "\n")))))
+               lines ""))))))))
+
+(defun emacs-runtime-mcp-eval--say (char)
+  "Add CHAR to the running form's output."
+  (when (< emacs-runtime-mcp-eval--said-chars
+           emacs-runtime-mcp-eval--output-max)
+    (push char emacs-runtime-mcp-eval--said))
+  (setq emacs-runtime-mcp-eval--said-chars
+        (1+ emacs-runtime-mcp-eval--said-chars)))
+
+(defun emacs-runtime-mcp-eval--say-logged ()
+  "Add what was logged meanwhile to the running form's output."
+  (mapc #'emacs-runtime-mcp-eval--say (emacs-runtime-mcp-eval--logged)))
+
+(defun emacs-runtime-mcp-eval--print-char (char)
+  "Take CHAR; this is the `standard-output' of a form."
+  (emacs-runtime-mcp-eval--say-logged)
+  (emacs-runtime-mcp-eval--say char))
 
 ;;; Undo: the form's changes are a step of their own
 
@@ -520,81 +594,81 @@ The command loop's own tags would close the person's minibuffer."
       (unless left (setq tag 'exit)))
     (if left value (signal 'no-catch (list tag nil)))))
 
-(defun emacs-runtime-mcp-eval--trim-log (start max)
+(defun emacs-runtime-mcp-eval--trim-log ()
   "Trim *Messages* to what the person wants to keep.
-START is a marker of where it ended before the form, MAX the person's
-`message-log-max'; the form was allowed to log without bound, so that
-its first messages were not gone before they could be read."
-  (when (marker-buffer start)
-    (with-current-buffer (marker-buffer start)
-      (let ((inhibit-read-only t))
-        (cond
-         ((null max) (delete-region start (point-max)))
-         ((and (natnump max) (> (- (point-max) start) 65536))
-          (save-excursion
-            (goto-char (point-max))
-            (forward-line (- max))
-            (delete-region (point-min) (point)))))))))
+The form was allowed to log without bound, so that its first messages
+were not gone before they could be read."
+  (let* ((start (aref emacs-runtime-mcp-eval--log 1))
+         (max (aref emacs-runtime-mcp-eval--log 4))
+         (buffer (marker-buffer start)))
+    (unless (or (not buffer) (eq max t)
+                (= start (1+ (buffer-size buffer))))
+      (with-current-buffer buffer
+        (save-restriction
+          (widen)
+          (let ((inhibit-read-only t))
+            (cond
+             ((null max) (delete-region start (point-max)))
+             ((and (natnump max) (> (- (point-max) start) 65536))
+              (save-excursion
+                (goto-char (point-max))
+                (forward-line (- max))
+                (delete-region (point-min) (point)))))))))))
+
+(defun emacs-runtime-mcp-eval--tidy ()
+  "Put back what is the person's after a form."
+  (emacs-runtime-mcp-eval--undo-after (car emacs-runtime-mcp-eval--undo)
+                                      (cdr emacs-runtime-mcp-eval--undo))
+  (emacs-runtime-mcp-eval--trim-log)
+  ;; Even a message that is not displayed clears the echo area.
+  (unless (or (not emacs-runtime-mcp-eval--shown)
+              (equal emacs-runtime-mcp-eval--shown (current-message)))
+    (let ((message-log-max nil))
+      (message "%s" emacs-runtime-mcp-eval--shown))))
 
 (defun emacs-runtime-mcp-eval--run (form max)
   "Evaluate FORM and return a reply whose value is cut after MAX characters."
-  (let* ((written 0)
-         (kept nil)
-         (write (lambda (char)
-                  (when (< written emacs-runtime-mcp-eval--output-max)
-                    (push char kept))
-                  (setq written (1+ written))))
-         (mark (emacs-runtime-mcp-eval--log-mark))
-         (log-start (copy-marker (car mark)))
-         (log-max message-log-max)
-         (shown (current-message))
-         (drain (lambda ()
-                  (mapc write (emacs-runtime-mcp-eval--logged mark))))
-         (ended (emacs-runtime-mcp-eval--undo-before
-                 (bound-and-true-p undo-auto--undoably-changed-buffers)))
-         (changed nil))
-    (unwind-protect
-        (condition-case err
-            (let ((printed
-                   (save-match-data
-                     (with-current-buffer (emacs-runtime-mcp-eval--buffer)
-                       (let ((undo-auto--undoably-changed-buffers nil)
-                             (deactivate-mark nil)
-                             (this-command this-command)
-                             (last-command last-command)
-                             (current-prefix-arg nil)
-                             (inhibit-message t)
-                             (message-log-max t)
-                             (emacs-runtime-mcp-eval--form form)
-                             (signal-hook-function
-                              #'emacs-runtime-mcp-eval--note)
-                             (standard-output
-                              (lambda (char)
-                                (funcall drain)
-                                (funcall write char))))
-                         (unwind-protect
-                             (emacs-runtime-mcp-eval--print
-                              (emacs-runtime-mcp-eval--value form) max)
-                           (setq changed
-                                 undo-auto--undoably-changed-buffers)))))))
-              (funcall drain)
-              (emacs-runtime-mcp-eval--success
-               printed max (concat (nreverse kept))))
-          (t (when (memq (car err) '(quit minibuffer-quit))
-               (emacs-runtime-mcp-eval--calm))
-             (emacs-runtime-mcp-eval--failure
-              'elisp_error
-              (emacs-runtime-mcp-eval--name (car err))
-              (emacs-runtime-mcp-eval--message err)
-              (emacs-runtime-mcp-eval--backtrace err))))
-      (emacs-runtime-mcp-eval--undo-after ended changed)
-      (emacs-runtime-mcp-eval--trim-log log-start log-max)
-      ;; Even a message that is not displayed clears the echo area.
-      (when (and shown (not (equal shown (current-message))))
-        (let ((message-log-max nil))
-          (message "%s" shown)))
-      (set-marker log-start nil)
-      (set-marker (car mark) nil))))
+  (emacs-runtime-mcp-eval--log-begin)
+  (setq emacs-runtime-mcp-eval--said nil
+        emacs-runtime-mcp-eval--said-chars 0
+        emacs-runtime-mcp-eval--shown (current-message)
+        emacs-runtime-mcp-eval--undo
+        (let ((ended (emacs-runtime-mcp-eval--undo-before
+                      (bound-and-true-p undo-auto--undoably-changed-buffers))))
+          (and ended (list ended))))
+  (unwind-protect
+      (condition-case err
+          (let ((printed
+                 (with-current-buffer (emacs-runtime-mcp-eval--buffer)
+                   (let ((undo-auto--undoably-changed-buffers nil)
+                         (deactivate-mark nil)
+                         (this-command this-command)
+                         (last-command last-command)
+                         (current-prefix-arg nil)
+                         (inhibit-message t)
+                         (message-log-max t)
+                         (emacs-runtime-mcp-eval--form form)
+                         (signal-hook-function #'emacs-runtime-mcp-eval--note)
+                         (standard-output
+                          #'emacs-runtime-mcp-eval--print-char))
+                     (unwind-protect
+                         (emacs-runtime-mcp-eval--print
+                          (emacs-runtime-mcp-eval--value form) max)
+                       (when undo-auto--undoably-changed-buffers
+                         (setq emacs-runtime-mcp-eval--undo
+                               (cons (car emacs-runtime-mcp-eval--undo)
+                                     undo-auto--undoably-changed-buffers))))))))
+            (emacs-runtime-mcp-eval--say-logged)
+            (emacs-runtime-mcp-eval--success
+             printed max (concat (nreverse emacs-runtime-mcp-eval--said))))
+        (t (when (memq (car err) '(quit minibuffer-quit))
+             (emacs-runtime-mcp-eval--calm))
+           (emacs-runtime-mcp-eval--failure
+            'elisp_error
+            (emacs-runtime-mcp-eval--name (car err))
+            (emacs-runtime-mcp-eval--message err)
+            (emacs-runtime-mcp-eval--backtrace err))))
+    (emacs-runtime-mcp-eval--tidy)))
 
 ;; With interaction inhibited even `sit-for' signals, since it waits by
 ;; reading an event; but to wait is not to prompt.
@@ -693,23 +767,9 @@ To be called only from inside the form."
     (emacs-runtime-mcp-eval--calm)
     (throw 'emacs-runtime-mcp-eval--stop 'stopped)))
 
-(defun emacs-runtime-mcp-eval--guard ()
-  "See whether the running form is still there.
-A timer calls this that is armed before the form begins and cancelled
-when it has ended, so it runs while the form waits, or when the form
-was lost."
-  (cond
-   ((or (not (eq (current-thread) main-thread))
-        (emacs-runtime-mcp-eval--on-stack-p))
-    ;; Anew: were the same timer set to a later time from within itself,
-    ;; Emacs would wait for that time and be late for other timers.
-    (setq emacs-runtime-mcp-eval--guard-timer
-          (run-at-time 0.25 nil #'emacs-runtime-mcp-eval--guard)))
-   (emacs-runtime-mcp-eval--running
-    (emacs-runtime-mcp-eval--recover))))
-
 (defun emacs-runtime-mcp-eval--recover ()
-  "Put back what a lost form has left bound, and answer for it."
+  "Put back what a lost form has left bound, and answer for it.
+To be called when a form is said to run, but is not on the stack."
   (dolist (entry emacs-runtime-mcp-eval--saved)
     (unless (eq (cdr entry) entry)
       (set-default-toplevel-value (car entry) (cdr entry))))
@@ -726,30 +786,34 @@ work now (C-x s), and restart Emacs."
             "the form ran out of C stack, by recursion or nesting; Emacs \
 has jumped to its command loop, and no cleanup form has run")))
 
-(defun emacs-runtime-mcp-eval--guarded (stage body)
-  "Call BODY so that it can be stopped, and return its value.
+(defun emacs-runtime-mcp-eval--save ()
+  "Remember the top-level values of what is bound around a form."
+  (unless emacs-runtime-mcp-eval--saved
+    (setq emacs-runtime-mcp-eval--saved
+          (mapcar #'list emacs-runtime-mcp-eval--bound)))
+  (let ((left emacs-runtime-mcp-eval--saved))
+    (while left
+      (condition-case nil
+          (while left
+            (setcdr (car left) (default-toplevel-value (caar left)))
+            (setq left (cdr left)))
+        (void-variable
+         (setcdr (car left) (car left))
+         (setq left (cdr left))))))
+  (setq emacs-runtime-mcp-eval--event
+        (cdr (assq 'debug-on-event emacs-runtime-mcp-eval--saved))))
+
+(defun emacs-runtime-mcp-eval--guarded (stage source max)
+  "Evaluate SOURCE so that it can be stopped, and return its reply.
 Return `stopped' if it was, or if STAGE said not to begin.  STAGE is
-as `emacs-runtime-mcp-eval--stage'."
-  (let ((event (default-toplevel-value 'debug-on-event))
-        (result 'stopped)
-        (wanted nil)
+as `emacs-runtime-mcp-eval--stage', MAX as for `emacs-runtime-mcp-eval'."
+  (let ((result 'stopped)
         (left nil))
-    (unless emacs-runtime-mcp-eval--saved
-      (setq emacs-runtime-mcp-eval--saved
-            (mapcar #'list emacs-runtime-mcp-eval--bound)))
-    (dolist (entry emacs-runtime-mcp-eval--saved)
-      (setcdr entry (condition-case nil
-                        (default-toplevel-value (car entry))
-                      (void-variable entry))))
+    (emacs-runtime-mcp-eval--save)
+    (setq emacs-runtime-mcp-eval--debug-on-error nil)
     ;; A signal that strikes while another Lisp thread runs is then an
     ;; event that means nothing; bindings belong to one thread.
     (set-default-toplevel-value 'debug-on-event nil)
-    (unless emacs-runtime-mcp-eval--guard-timer
-      (let ((guard (timer-create)))
-        (timer-set-function guard #'emacs-runtime-mcp-eval--guard)
-        (setq emacs-runtime-mcp-eval--guard-timer guard)))
-    (timer-set-time emacs-runtime-mcp-eval--guard-timer '(0 0))
-    (timer-activate emacs-runtime-mcp-eval--guard-timer)
     (unwind-protect
         (let* ((emacs-runtime-mcp-eval--running t)
                (emacs-runtime-mcp-eval--stage stage)
@@ -776,14 +840,14 @@ as `emacs-runtime-mcp-eval--stage'."
                 (catch 'emacs-runtime-mcp-eval--stop
                   (condition-case nil
                       (if (funcall stage 'enter)
-                          (funcall body)
+                          (emacs-runtime-mcp-eval--read-and-run source max)
                         'stopped)
                     (quit
                      (emacs-runtime-mcp-eval--calm)
                      (emacs-runtime-mcp-eval--failure
                       'elisp_error "quit" "Quit")))))
           ;; What the form has set for the person's sake, they get.
-          (setq wanted debug-on-error)
+          (setq emacs-runtime-mcp-eval--debug-on-error debug-on-error)
           ;; A signal between the form's end and `leave' throws past
           ;; anything that stands here only once.
           (while (not left)
@@ -795,11 +859,21 @@ as `emacs-runtime-mcp-eval--stage'."
                 (quit nil)))
             ;; A quit flag that is set now would outlive its binding.
             (emacs-runtime-mcp-eval--calm)))
-      (cancel-timer emacs-runtime-mcp-eval--guard-timer)
-      (set-default-toplevel-value 'debug-on-event event)
-      (when wanted
-        (set-default-toplevel-value 'debug-on-error wanted)))
+      (set-default-toplevel-value 'debug-on-event
+                                  emacs-runtime-mcp-eval--event)
+      (when emacs-runtime-mcp-eval--debug-on-error
+        (set-default-toplevel-value 'debug-on-error
+                                    emacs-runtime-mcp-eval--debug-on-error)))
     result))
+
+(defun emacs-runtime-mcp-eval--read-and-run (source max)
+  "Read the one form in SOURCE and evaluate it; return a reply.
+MAX is as for `emacs-runtime-mcp-eval'."
+  (save-match-data
+    (let ((form (emacs-runtime-mcp-eval--read source)))
+      (if (vectorp form)
+          form
+        (emacs-runtime-mcp-eval--run (car form) max)))))
 
 (defun emacs-runtime-mcp-eval (source max stage)
   "Read one form from SOURCE, evaluate it, and return a reply.
@@ -815,13 +889,7 @@ the form printed and messaged, or nil; SYMBOL is the name of the
 condition that was signalled, or nil; BACKTRACE is the stack from
 there to the form, or nil.  All strings are valid Unicode.
 Never called while `emacs-runtime-mcp-eval--running'."
-  (emacs-runtime-mcp-eval--guarded
-   stage
-   (lambda ()
-     (let ((form (save-match-data (emacs-runtime-mcp-eval--read source))))
-       (if (vectorp form)
-           form
-         (emacs-runtime-mcp-eval--run (car form) max))))))
+  (emacs-runtime-mcp-eval--guarded stage source max))
 
 ;;; Through emacsclient
 
@@ -835,6 +903,16 @@ of UTF-8."
                                 (encode-coding-string value 'utf-8-unix) t))
                  (format "%s" value)))
              reply " "))
+
+(defun emacs-runtime-mcp-eval--guard ()
+  "See whether the running form is still there.
+A timer calls this while the form waits, or when the form was lost; the
+module needs none, since its core rings now and then."
+  (when (and (eq (current-thread) main-thread)
+             emacs-runtime-mcp-eval--running
+             (not (emacs-runtime-mcp-eval--on-stack-p)))
+    (cancel-timer emacs-runtime-mcp-eval--guard-timer)
+    (emacs-runtime-mcp-eval--recover)))
 
 (defun emacs-runtime-mcp-eval--by-deadline (source max deadline)
   "Evaluate SOURCE with MAX; return a reply, or a symbol why there is none.
@@ -857,11 +935,14 @@ person stopped it, `expired' that it was too late to begin."
                                    (emacs-runtime-mcp-eval--stop)))))
            (advised (advice-member-p #'emacs-runtime-mcp-eval--sit-for
                                      'sit-for)))
+      (setq emacs-runtime-mcp-eval--guard-timer
+            (run-at-time 0.25 0.25 #'emacs-runtime-mcp-eval--guard))
       (unless advised (emacs-runtime-mcp-eval--advise t))
       (unwind-protect
           (let ((reply (emacs-runtime-mcp-eval source max stage)))
             (if (eq reply 'stopped) why reply))
         (cancel-timer timer)
+        (cancel-timer emacs-runtime-mcp-eval--guard-timer)
         (unless advised (emacs-runtime-mcp-eval--advise nil))))))
 
 (defun emacs-runtime-mcp-eval-client (source request max deadline file)

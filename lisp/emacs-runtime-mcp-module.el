@@ -78,20 +78,31 @@ A form is never cut for it; it is looked at between two forms.")
 (defvar emacs-runtime-mcp-module--timer nil
   "The timer that runs the pump, or nil before the first call.")
 
+(defvar emacs-runtime-mcp-module--key nil
+  "The core's key of the call whose form was begun last.")
+
 ;;; The pump
 
-(defun emacs-runtime-mcp-module--arm (seconds)
-  "Let the pump run after SECONDS, or as soon as Emacs waits."
-  (unless (memq emacs-runtime-mcp-module--timer timer-list)
+(defun emacs-runtime-mcp-module--arm (&optional seconds)
+  "Let the pump run as soon as Emacs waits, or after SECONDS."
+  (cond
+   ((memq emacs-runtime-mcp-module--timer timer-list))
+   ((and emacs-runtime-mcp-module--timer (not seconds))
+    ;; The same one again; this is done for each call.
+    (timer-set-time emacs-runtime-mcp-module--timer '(0 0))
+    (timer-activate emacs-runtime-mcp-module--timer))
+   (t
+    ;; Anew: were the same timer set to a later time from within itself,
+    ;; Emacs would wait for that time and be late for other timers.
     (setq emacs-runtime-mcp-module--timer
-          (run-at-time seconds nil #'emacs-runtime-mcp-module--pump))))
+          (run-at-time (or seconds 0) nil #'emacs-runtime-mcp-module--pump)))))
 
 (defun emacs-runtime-mcp-module--filter (_process _bytes)
   "Let the pump run: there is work.
 Forms do not run in here: a filter's Emacs is not quite a person's."
   (let ((debug-on-error nil))
     (emacs-runtime-mcp-core--heard)
-    (emacs-runtime-mcp-module--arm 0)))
+    (emacs-runtime-mcp-module--arm)))
 
 (defun emacs-runtime-mcp-module--pump ()
   "Take forms and evaluate them until there are none, or others go first.
@@ -113,12 +124,13 @@ be stopped; it never begins another one there."
 
 (defun emacs-runtime-mcp-module--run ()
   "Evaluate the forms that wait, as long as the budget lasts."
-  (let ((until (time-add nil emacs-runtime-mcp-module--budget))
+  (let (;; Floats, since sums of exact times are bignums.
+        (until (+ (float-time) emacs-runtime-mcp-module--budget))
         (more t))
     (while more
       (let ((call (emacs-runtime-mcp-core--take)))
         (setq more (and call (emacs-runtime-mcp-module--evaluate call)))
-        (when (and more (or (input-pending-p) (time-less-p until nil)))
+        (when (and more (or (input-pending-p) (< until (float-time))))
           ;; Not at once: as long as a timer is due Emacs looks for keys
           ;; between two of them, but for no output of any process.
           (emacs-runtime-mcp-module--arm 0.001)
@@ -127,27 +139,30 @@ be stopped; it never begins another one there."
 (defun emacs-runtime-mcp-module--evaluate (call)
   "Evaluate CALL, a list (KEY EXPRESSION MAX-OUTPUT-CHARS).
 Return non-nil if more calls wait."
-  (let ((key (car call))
-        (reply nil))
-    (setq emacs-runtime-mcp-eval--lost
-          (lambda (reply)
-            (emacs-runtime-mcp-core--stage key 'leave)
-            (when (emacs-runtime-mcp-core--finish key reply)
-              (emacs-runtime-mcp-module--arm 0))))
+  (let ((reply nil))
+    (setq emacs-runtime-mcp-module--key (car call)
+          emacs-runtime-mcp-eval--lost #'emacs-runtime-mcp-module--lost)
     (unwind-protect
         (setq reply (emacs-runtime-mcp-eval
                      (nth 1 call) (nth 2 call)
-                     (lambda (stage)
-                       (emacs-runtime-mcp-core--stage key stage))))
+                     #'emacs-runtime-mcp-module--stage))
       (unless reply
         ;; A throw to a tag of code that waited when this began.
-        (emacs-runtime-mcp-core--stage key 'leave)
-        (when (emacs-runtime-mcp-core--finish
-               key (emacs-runtime-mcp-eval--failure
-                    'elisp_error "no-catch"
-                    "the form threw to a tag outside its evaluation"))
-          (emacs-runtime-mcp-module--arm 0))))
-    (emacs-runtime-mcp-core--finish key reply)))
+        (emacs-runtime-mcp-module--lost
+         (emacs-runtime-mcp-eval--failure
+          'elisp_error "no-catch"
+          "the form threw to a tag outside its evaluation"))))
+    (emacs-runtime-mcp-core--finish emacs-runtime-mcp-module--key reply)))
+
+(defun emacs-runtime-mcp-module--stage (stage)
+  "Tell the core of STAGE; see `emacs-runtime-mcp-eval--stage'."
+  (emacs-runtime-mcp-core--stage emacs-runtime-mcp-module--key stage))
+
+(defun emacs-runtime-mcp-module--lost (reply)
+  "End a call with REPLY whose form was left by a jump."
+  (emacs-runtime-mcp-module--stage 'leave)
+  (when (emacs-runtime-mcp-core--finish emacs-runtime-mcp-module--key reply)
+    (emacs-runtime-mcp-module--arm)))
 
 ;;; The place
 

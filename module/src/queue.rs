@@ -15,7 +15,7 @@ use emacs_runtime_mcp_protocol::{
 };
 
 use crate::outbox::Outbox;
-use crate::running::{Ending, Running, Stage, Why};
+use crate::running::{Ending, LOOK, Running, Stage, Why};
 use crate::sync::{lock, wait};
 
 /// The queue and the slot of one listener.
@@ -156,11 +156,14 @@ impl State {
         });
     }
 
-    /// When the watchdog has to look next.
-    fn due(&self) -> Option<Instant> {
+    /// When the watchdog has to look next, after it has at `now`. A form is begun without a word to
+    /// it, so while one waits it looks often enough to see it.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        let next = self.waiting.front().map(|_| now + LOOK);
         let waiting = self.waiting.iter().map(|job| job.ticket.deadline);
         waiting
-            .chain(self.running.as_ref().and_then(Running::due))
+            .chain(next)
+            .chain(self.running.as_ref().map(Running::due))
             .min()
     }
 }
@@ -199,8 +202,9 @@ impl Queue {
             expression,
             max_output_chars,
         });
-        if state.watched.is_none_or(|until| deadline < until) {
-            state.watched = Some(deadline);
+        let due = deadline.min(arrived + LOOK);
+        if state.watched.is_none_or(|until| due < until) {
+            state.watched = Some(due);
             self.changed.notify_all();
         }
         state.running.is_none()
@@ -355,10 +359,9 @@ impl Queue {
                     signal();
                 }
                 // A form that was stopped by somebody else wants a knock too, once.
-                knocks = act.knock || (running.is_stopped() && known != Some(running.key));
-                if knocks {
-                    known = Some(running.key);
-                }
+                let stopped = running.is_stopped().then_some(running.key);
+                knocks = act.knock || (stopped.is_some() && stopped != known);
+                known = stopped.or(known);
             }
             if state.closed && state.running.is_none() {
                 return;
@@ -367,8 +370,10 @@ impl Queue {
                 drop(state);
                 knock();
                 state = lock(&self.state);
+                // Nobody waited for a word meanwhile.
+                continue;
             }
-            state.watched = state.due();
+            state.watched = state.due(now);
             let until = state.watched;
             state = wait(&self.changed, state, until);
         }

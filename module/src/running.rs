@@ -27,6 +27,10 @@ const GUESTS: Duration = Duration::from_millis(130);
 /// [`emacs_runtime_mcp_protocol::limits::ANSWER_GRACE_MS`] to hold at the relay.
 const UNKNOWN_AFTER: Duration = Duration::from_millis(200);
 
+/// How often Emacs is rung for while a form runs. If the form was lost, since Emacs has jumped out of
+/// it without unwinding, Lisp then sees it.
+pub(crate) const LOOK: Duration = Duration::from_millis(250);
+
 /// How long a form is signalled; what withstood that long can't be stopped.
 const SIGNALS_FOR: Duration = Duration::from_secs(1);
 
@@ -38,6 +42,7 @@ pub(crate) struct Running {
     pub(crate) queue_ms: u64,
     pub(crate) began: Instant,
     phase: Phase,
+    next_look: Instant,
     stop: Option<Stop>,
     /// Nobody waits for an answer any more.
     answered: bool,
@@ -100,7 +105,7 @@ pub(crate) enum Ending {
 /// What the watchdog is to do now.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Act {
-    /// Ring for Emacs: if Lisp waits, it looks.
+    /// Ring for Emacs: if Lisp waits, it looks whether the form is to be stopped, or was lost.
     pub(crate) knock: bool,
     /// Signal Emacs's main thread.
     pub(crate) signal: bool,
@@ -114,6 +119,7 @@ impl Running {
             queue_ms,
             began: now,
             phase: Phase::Taken,
+            next_look: now + LOOK,
             stop: None,
             answered: false,
         }
@@ -174,6 +180,10 @@ impl Running {
     /// What is to be done at `now`; answers the call if its time is over.
     pub(crate) fn act(&mut self, now: Instant) -> Act {
         let mut act = Act::default();
+        if now >= self.next_look {
+            self.next_look = now + LOOK;
+            act.knock = true;
+        }
         if self.stop.is_none() && now >= self.ticket.deadline {
             self.stop(Why::Timeout, now);
             act.knock = true;
@@ -203,13 +213,13 @@ impl Running {
     }
 
     /// When the watchdog has to look again.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Instant {
         let deadline = self.stop.is_none().then_some(self.ticket.deadline);
         let unknown = (!self.answered).then_some(self.ticket.deadline + UNKNOWN_AFTER);
         [deadline, unknown, self.signal_due()]
             .into_iter()
             .flatten()
-            .min()
+            .fold(self.next_look, Instant::min)
     }
 
     /// Whether it is to be stopped.
@@ -303,7 +313,11 @@ mod tests {
         end: Duration,
     ) -> (Vec<Duration>, Vec<Duration>) {
         let (mut knocks, mut signals) = (Vec::new(), Vec::new());
-        while let Some(due) = running.due().filter(|due| *due <= begun + end) {
+        loop {
+            let due = running.due();
+            if due > begun + end {
+                break (knocks, signals);
+            }
             let act = running.act(due);
             if act.knock {
                 knocks.push(due - begun);
@@ -312,7 +326,6 @@ mod tests {
                 signals.push(due - begun);
             }
         }
-        (knocks, signals)
     }
 
     #[test]
@@ -320,11 +333,11 @@ mod tests {
         let begun = Instant::now();
         let (mut running, outbox) = running(begun);
         let (knocks, signals) = watch(&mut running, begun, ms(10_000));
-        assert_eq!(knocks, [ms(300)]);
+        assert_eq!(knocks[..3], [ms(250), ms(300), ms(500)]);
         assert_eq!(signals[..3], [ms(330), ms(370), ms(410)]);
         assert!(signals.last().unwrap() < &ms(1_300));
         assert_eq!(evaluation(&outbox), Some(Evaluation::Unknown));
-        assert_eq!(running.due(), None, "an unstoppable form is left alone");
+        assert_eq!(knocks.len(), 41, "it is looked at four times a second");
     }
 
     #[test]

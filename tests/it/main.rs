@@ -7,6 +7,8 @@ mod bounds;
 mod clients;
 /// What the contract promises, one list for both paths.
 mod contract;
+/// What else runs in a form's wait.
+mod guests;
 /// Emacs and relay come, go and break.
 mod life;
 /// Several relays, many calls, and none at all.

@@ -312,47 +312,6 @@ fn timed_what_cannot_be_stopped_is_unknown_in_time_and_later_calls_work() {
 }
 
 #[test]
-fn what_runs_in_the_wait_of_a_stopped_form_may_end() {
-    let scratch = Scratch::new();
-    let emacs = Emacs::start(&scratch);
-    let mut relay = RelayBuilder::to(&emacs).by("module").start();
-    let mut stopped_ten_times = |form: &str| {
-        for round in 0..10 {
-            let answer = relay.call(json!({ "expression": form, "timeout_ms": 300 + 7 * round }));
-            assert_eq!(answer.evaluation(), "interrupted", "{answer:?}");
-        }
-    };
-    // Longer than it is until the first signal comes.
-    emacs.ask("(defun guest-works () (let ((end (+ (float-time) 0.04))) (while (< (float-time) end) (list 1))))");
-    // Emacs is in this filter nearly all of the time.
-    emacs.ask(
-        "(progn
-      (defvar guest-heard \"\")
-      (make-process
-       :name \"guest\" :noquery t :connection-type 'pipe
-       :command '(\"sh\" \"-c\" \"i=0; while [ $i -lt 400 ]; do echo $i; i=$((i+1)); sleep 0.01; done\")
-       :filter (lambda (_ text) (guest-works) (setq guest-heard (concat guest-heard text)))))",
-    );
-    stopped_ten_times("(sleep-for 30)");
-    wait_until("the process has said all", || {
-        emacs.ask("(process-live-p (get-process \"guest\"))") == "nil"
-    });
-    let lines: String = (0..400).map(|line| format!("{line}\\n")).collect();
-    assert_eq!(emacs.ask("guest-heard"), format!("\"{lines}\""));
-    // And in this timer half of it.
-    emacs.ask(
-        "(progn
-      (defvar guest-timers '(0 . 0))
-      (run-at-time 0 0.1 (lambda ()
-        (setcar guest-timers (1+ (car guest-timers)))
-        (guest-works)
-        (setcdr guest-timers (1+ (cdr guest-timers))))))",
-    );
-    stopped_ten_times("(sit-for 30)");
-    assert_eq!(emacs.ask("(- (car guest-timers) (cdr guest-timers))"), "0");
-}
-
-#[test]
 fn the_debugger_never_opens() {
     // B37
     let scratch = Scratch::new();

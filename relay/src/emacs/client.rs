@@ -285,7 +285,7 @@ async fn collect(
     room: &AtomicUsize,
 ) -> Result<Vec<u8>, SpawnError> {
     let mut all = Vec::new();
-    let mut buffer = [0; 8192];
+    let mut buffer = vec![0; 8192];
     loop {
         // A pipe that breaks ends like one that is closed: the exit status tells the rest.
         let count = stream.read(&mut buffer).await.unwrap_or(0);

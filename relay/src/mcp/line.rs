@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, Extensions, RequestId};
-use rmcp::model::{GetExtensions, JsonRpcMessage};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, ErrorCode,
+    ErrorData, GetExtensions, JsonObject, JsonRpcMessage, RequestId, RequestMetaObject,
+};
 use serde::Deserialize;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{MapAccess, Visitor};
 
 use super::id::IdScanner;
 
@@ -106,17 +108,14 @@ pub(super) fn read(line: Line) -> Incoming {
     if line.trim_ascii().is_empty() {
         return Incoming::Nothing;
     }
-    if let Some(id) = ping(line) {
-        return Incoming::Ping(id);
-    }
     let arrived = Arrived(tokio::time::Instant::now());
+    if let Some(incoming) = usual(line, arrived) {
+        return incoming;
+    }
     match serde_json::from_slice::<ClientJsonRpcMessage>(line) {
         Ok(mut message) => {
-            if let Some(extensions) = call_extensions(&mut message) {
-                extensions.insert(arrived);
-                if let Some(key) = duplicate_key(line) {
-                    extensions.insert(DuplicateKey(key));
-                }
+            if let JsonRpcMessage::Request(request) = &mut message {
+                request.request.extensions_mut().insert(arrived);
             }
             Incoming::Message(Box::new(message))
         }
@@ -135,93 +134,86 @@ pub(super) fn read(line: Line) -> Incoming {
     }
 }
 
-/// The id of a line that is a bare ping. Those are told apart here, so that they cost next to
-/// nothing; one that says more of itself, as the stateless revision wants it, goes the usual way.
-fn ping(line: &[u8]) -> Option<RequestId> {
+/// Reads a line that is a call or a bare ping, which nearly all are, in one go; rmcp tries one kind
+/// of message after the other. `None` for all else, calls of a wrong shape among them.
+fn usual(line: &[u8], arrived: Arrived) -> Option<Incoming> {
     #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Ping<'a> {
+    struct Usual<'a> {
         jsonrpc: &'a str,
         id: RequestId,
         method: &'a str,
+        params: Option<Params>,
     }
-    const BARE_PING_MAX_BYTES: usize = 256;
-    if line.len() > BARE_PING_MAX_BYTES {
-        return None;
+    #[derive(Deserialize)]
+    struct Params {
+        name: String,
+        arguments: Option<Arguments>,
+        #[serde(rename = "_meta")]
+        meta: Option<RequestMetaObject>,
     }
-    let ping = serde_json::from_slice::<Ping<'_>>(line).ok()?;
-    (ping.jsonrpc == "2.0" && ping.method == "ping").then_some(ping.id)
+    let line = serde_json::from_slice::<Usual<'_>>(line).ok()?;
+    match (line.jsonrpc, line.method, line.params) {
+        ("2.0", "ping", None) => Some(Incoming::Ping(line.id)),
+        ("2.0", "tools/call", Some(params)) => {
+            let mut call = CallToolRequest::new(CallToolRequestParams::new(params.name));
+            call.extensions.insert(arrived);
+            if let Some(meta) = params.meta {
+                call.extensions.insert(meta);
+            }
+            if let Some(arguments) = params.arguments {
+                call.params.arguments = Some(arguments.all);
+                if let Some(key) = arguments.twice {
+                    call.extensions.insert(DuplicateKey(key));
+                }
+            }
+            let request = ClientRequest::CallToolRequest(call);
+            let message = ClientJsonRpcMessage::request(request, line.id);
+            Some(Incoming::Message(Box::new(message)))
+        }
+        _ => None,
+    }
 }
 
 fn refused(id: Option<RequestId>, code: ErrorCode, message: String) -> Incoming {
     Incoming::Refused(id, ErrorData::new(code, message, None))
 }
 
-/// The extensions of a message that is a tool call, in whatever shape.
-fn call_extensions(message: &mut ClientJsonRpcMessage) -> Option<&mut Extensions> {
-    match message {
-        JsonRpcMessage::Request(request) if request.request.method() == "tools/call" => {
-            Some(request.request.extensions_mut())
-        }
-        _ => None,
-    }
-}
-
-fn duplicate_key(line: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Call {
-        params: Params,
-    }
-    #[derive(Deserialize)]
-    struct Params {
-        #[serde(default)]
-        arguments: Option<Keys>,
-    }
-    serde_json::from_slice::<Call>(line)
-        .ok()?
-        .params
-        .arguments?
-        .twice
-}
-
-/// An object of which only the first key that stands twice is kept.
-struct Keys {
+/// An object, and the first key that stands in it twice.
+#[derive(Default)]
+struct Arguments {
+    all: JsonObject,
     twice: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for Keys {
+impl<'de> Deserialize<'de> for Arguments {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeysVisitor;
-        impl<'de> Visitor<'de> for KeysVisitor {
-            type Value = Keys;
+        struct ArgumentsVisitor;
+        impl<'de> Visitor<'de> for ArgumentsVisitor {
+            type Value = Arguments;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
-                // Kept small: a call with more keys than that is refused for the first unknown one.
-                const KEYS_MAX: usize = 16;
-                let mut seen: Vec<String> = Vec::new();
-                let mut twice = None;
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Arguments, A::Error> {
+                let mut arguments = Arguments::default();
                 while let Some(key) = map.next_key::<String>()? {
-                    map.next_value::<IgnoredAny>()?;
-                    if seen.contains(&key) {
-                        twice.get_or_insert(key);
-                    } else if seen.len() < KEYS_MAX {
-                        seen.push(key);
+                    if arguments.all.contains_key(&key) {
+                        arguments.twice.get_or_insert_with(|| key.clone());
                     }
+                    arguments.all.insert(key, map.next_value()?);
                 }
-                Ok(Keys { twice })
+                Ok(arguments)
             }
         }
-        deserializer.deserialize_map(KeysVisitor)
+        deserializer.deserialize_map(ArgumentsVisitor)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn lines(pieces: &[&[u8]]) -> Vec<String> {
         let (mut lines, mut all) = (Lines::default(), Vec::new());
@@ -309,11 +301,47 @@ mod tests {
     #[test]
     fn a_key_that_stands_twice_is_seen() {
         let line = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"emacs_eval","arguments":{"expression":"1","timeout_ms":100,"expression":"2"}}}"#;
-        let Incoming::Message(mut message) = read(Line::Whole(line.as_bytes().to_vec())) else {
+        let Incoming::Message(message) = read(Line::Whole(line.as_bytes().to_vec())) else {
             panic!()
         };
-        let extensions = call_extensions(&mut message).unwrap();
+        let JsonRpcMessage::Request(request) = *message else {
+            panic!()
+        };
+        let extensions = request.request.extensions();
         assert_eq!(extensions.get::<DuplicateKey>().unwrap().0, "expression");
         assert!(extensions.get::<Arrived>().is_some());
+    }
+
+    #[test]
+    fn a_call_is_read_as_rmcp_reads_it() {
+        let arrived = Arrived(tokio::time::Instant::now());
+        for params in [
+            r#"{"name":"emacs_eval","arguments":{"expression":"(+ 1 1) \"\u00e9\ud83d\ude00\"","timeout_ms":1e3}}"#,
+            r#"{"name":"emacs_eval","arguments":{},"_meta":{"progressToken":7,"x":{"y":[null]}}}"#,
+            r#"{"name":"\u0065macs_eval","arguments":null,"_meta":null}"#,
+            r#"{"_meta":{},"name":"other","more":[1,{}]}"#,
+        ] {
+            for id in ["7", r#""seven""#, "-9007199254740993"] {
+                let line = format!(
+                    r#"{{"method":"tools/call","id":{id},"params":{params},"jsonrpc":"2.0","x":0}}"#
+                );
+                let Some(Incoming::Message(ours)) = usual(line.as_bytes(), arrived) else {
+                    panic!("{line}")
+                };
+                let theirs: ClientJsonRpcMessage = serde_json::from_str(&line).unwrap();
+                assert_eq!(json!(ours), json!(theirs), "{line}");
+            }
+        }
+        for params in [
+            "7",
+            "[]",
+            "{}",
+            r#"{"name":7}"#,
+            r#"{"name":"x","arguments":[]}"#,
+        ] {
+            let line =
+                format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}"#);
+            assert!(usual(line.as_bytes(), arrived).is_none(), "{line}");
+        }
     }
 }

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use emacs_runtime_mcp_protocol::{ErrorCode, Evaluation, Failure, Outcome, VERSION, limits};
 use futures_util::FutureExt;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult,
-    ErrorData, GetSkillRequestParams, GetSkillResult, Implementation, ListResourceTemplatesResult,
-    ListResourcesResult, ListSkillsResult, ListToolsResult, MetaObject, PaginatedRequestParams,
-    ProgressNotificationParam, ProgressToken, ProtocolVersion, ReadResourceDirectoryRequestParams,
-    ReadResourceDirectoryResult, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, RequestId, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
+    CustomResult, ErrorData, GetSkillRequestParams, GetSkillResult, Implementation,
+    ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult, ListToolsResult,
+    MetaObject, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    ReadResourceDirectoryRequestParams, ReadResourceDirectoryResult, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, RequestId, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool,
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -193,16 +194,14 @@ fn log(id: &RequestId, answer: &Answer, elapsed_ms: u64) {
 /// The MCP result of `answer`: the envelope as structured content and, the same, as text.
 fn result(answer: Answer, elapsed_ms: u64) -> CallToolResult {
     let envelope = Envelope::new(answer.outcome, elapsed_ms);
-    let ok = envelope.is_ok();
-    let envelope = serde_json::to_value(envelope).unwrap_or_else(|error| {
-        let failure = Failure::new(ErrorCode::InternalError, error.to_string());
-        json!(Envelope::new(Outcome::Failure(failure), elapsed_ms))
-    });
-    let mut result = if ok {
-        CallToolResult::structured(envelope)
+    let text = serde_json::to_string(&envelope).expect("it has only strings and numbers");
+    let content = vec![ContentBlock::text(text)];
+    let mut result = if envelope.is_ok() {
+        CallToolResult::success(content)
     } else {
-        CallToolResult::structured_error(envelope)
+        CallToolResult::error(content)
     };
+    result.structured_content = Some(json!(envelope));
     let meta = match answer.via {
         None => return result,
         Some(Via::Emacsclient) => json!({ "transport": "emacsclient" }),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use harness::{
     Emacs, EmacsBuilder, PING, Piped, RelayBuilder, Scratch, major_version, memory_kib, root,
+    wait_until,
 };
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -51,6 +52,7 @@ impl Times {
 fn main() {
     let scratch = Scratch::new();
     let emacs = EmacsBuilder::new("bench").start(&scratch);
+    compiled(&emacs);
     println!("Emacs {}, {}", major_version(), machine());
     let round_trip = round_trips(&scratch, &emacs);
     let sizes = sizes(&emacs);
@@ -75,6 +77,14 @@ fn main() {
     .expect("docs/");
     draw::draw(&figures, &folder.join(format!("{name}.svg")));
     println!("\nWritten: docs/{name}.json, docs/{name}.svg");
+}
+
+/// Waits until Emacs has compiled to native code, if it can, what it has loaded. It does that once, in
+/// processes of its own, and would be measured with them.
+fn compiled(emacs: &Emacs) {
+    wait_until("the end of native compilation", || {
+        emacs.ask("(or (not (fboundp 'comp-async-runnings)) (and (not comp-files-queue) (zerop (comp-async-runnings))))") == "t"
+    });
 }
 
 /// What was measured on.

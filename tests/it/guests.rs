@@ -1,0 +1,43 @@
+//! What runs in a form's wait and isn't the form, a timer or a filter, may end when the form is
+//! stopped, although a signal strikes it.
+
+use harness::{Emacs, RelayBuilder, Scratch};
+use serde_json::json;
+
+/// When the forms are stopped, in milliseconds. The guests begin 50 before that and end 50 after it;
+/// the first signal comes 30 after it.
+const TIMEOUT_MS: u64 = 300;
+
+const ROUNDS: usize = 8;
+
+/// Stops `form` by timeout again and again; how many of its guests have come to their end.
+fn spared(form: &str) -> usize {
+    let scratch = Scratch::new();
+    let emacs = Emacs::start(&scratch);
+    let mut relay = RelayBuilder::to(&emacs).by("module").start();
+    relay.value("(progn (defvar guests 0) (defun guest-works () (let ((end (+ (float-time) 0.1))) (while (< (float-time) end) (list 1))) (setq guests (1+ guests))))");
+    for _ in 0..ROUNDS {
+        let answer = relay.call(json!({ "expression": form, "timeout_ms": TIMEOUT_MS }));
+        assert_eq!(answer.evaluation(), "interrupted", "{answer:?}");
+    }
+    relay.value("guests").parse().expect("a number")
+}
+
+#[test]
+fn a_timer_may_end() {
+    let count = spared("(progn (run-at-time 0.25 nil #'guest-works) (sit-for 30))");
+    // On a busy machine one may take too long.
+    assert!(count >= ROUNDS - 2, "{count} of {ROUNDS}");
+}
+
+#[test]
+fn a_filter_may_end() {
+    let count = spared(
+        "(progn
+      (make-process :name \"guest\" :noquery t :connection-type 'pipe
+                    :command '(\"sh\" \"-c\" \"sleep 0.24; echo x\")
+                    :filter (lambda (_ _) (guest-works)))
+      (sleep-for 30))",
+    );
+    assert!(count >= ROUNDS - 2, "{count} of {ROUNDS}");
+}
