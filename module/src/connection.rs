@@ -3,12 +3,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use emacs_runtime_mcp_protocol::{Decoder, FromModule, FromRelay, Hello, PROTOCOL, encode, limits};
+use emacs_runtime_mcp_protocol::{Decoder, FromModule, FromRelay, Hello, PROTOCOL, limits};
+use nix::sys::socket::{MsgFlags, send};
 
 use crate::outbox::Outbox;
 use crate::queue::Queue;
@@ -47,7 +49,11 @@ impl Connection {
         stream: UnixStream,
         gone: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        let (outbox, stream) = (Arc::new(Outbox::new()), Arc::new(stream));
+        let stream = Arc::new(stream);
+        let outbox = Arc::new(Outbox::new({
+            let stream = Arc::clone(&stream);
+            move |bytes| write_now(&stream, bytes)
+        }));
         let thread = |name: &str| {
             thread::Builder::new()
                 .name(name.into())
@@ -114,7 +120,7 @@ fn read(shared: &Shared, outbox: &Arc<Outbox>, mut stream: &UnixStream) {
             }
             Ok(None) => {}
             Err(error) => {
-                outbox.send(FromModule::Refused {
+                outbox.send(&FromModule::Refused {
                     reason: error.to_string(),
                 });
                 outbox.finish();
@@ -143,7 +149,7 @@ fn wait_for_close(mut stream: &UnixStream) {
 fn handle(shared: &Shared, outbox: &Arc<Outbox>, greeted: &mut bool, message: FromRelay) -> bool {
     match message {
         FromRelay::Hello { protocol, .. } => {
-            outbox.send(FromModule::Hello(shared.hello.clone()));
+            outbox.send(&FromModule::Hello(shared.hello.clone()));
             *greeted = protocol == PROTOCOL;
             if !*greeted {
                 outbox.finish();
@@ -151,7 +157,7 @@ fn handle(shared: &Shared, outbox: &Arc<Outbox>, greeted: &mut bool, message: Fr
             *greeted
         }
         _ if !*greeted => {
-            outbox.send(FromModule::Refused {
+            outbox.send(&FromModule::Refused {
                 reason: "the first message must be a hello".into(),
             });
             outbox.finish();
@@ -169,7 +175,7 @@ fn handle(shared: &Shared, outbox: &Arc<Outbox>, greeted: &mut bool, message: Fr
         }
         FromRelay::Ask { id } => {
             if let Some(ahead) = shared.queue.ahead(outbox, id) {
-                outbox.send(FromModule::Ahead { id, ahead });
+                outbox.send(&FromModule::Ahead { id, ahead });
             }
             true
         }
@@ -178,13 +184,22 @@ fn handle(shared: &Shared, outbox: &Arc<Outbox>, greeted: &mut bool, message: Fr
 
 /// Writes until the outbox ends or the relay has gone, then closes the connection.
 fn write(outbox: &Outbox, mut stream: &UnixStream) {
-    while let Some(message) = outbox.next() {
-        if stream.write_all(&encode(&message)).is_err() {
+    while let Some(frame) = outbox.next() {
+        if stream.write_all(&frame).is_err() {
             break;
         }
-        outbox.written(&message);
+        outbox.written(&frame);
     }
     outbox.close();
     // Unblocks the reader, and tells the relay.
     let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// Writes what can be written without waiting. An error is the writer's to find.
+fn write_now(stream: &UnixStream, bytes: &[u8]) -> usize {
+    let flags = MsgFlags::MSG_DONTWAIT;
+    // Where this doesn't exist the socket itself is set so.
+    #[cfg(target_os = "linux")]
+    let flags = flags | MsgFlags::MSG_NOSIGNAL;
+    send(stream.as_raw_fd(), bytes, flags).unwrap_or(0)
 }

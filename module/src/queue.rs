@@ -88,7 +88,7 @@ impl Ticket {
     }
 
     pub(crate) fn answer(&self, outcome: Outcome, queue_ms: u64) {
-        self.outbox.send(FromModule::Reply(Reply {
+        self.outbox.send(&FromModule::Reply(Reply {
             id: self.id,
             queue_ms,
             outcome,
@@ -113,7 +113,7 @@ impl Ticket {
 
     /// Listening has ended: the relay may take another way.
     fn give_back(&self) {
-        self.outbox.send(FromModule::Withdrawn { id: self.id });
+        self.outbox.send(&FromModule::Withdrawn { id: self.id });
     }
 
     /// Its time is over before it began; says what kept it waiting.
@@ -413,7 +413,7 @@ mod tests {
     }
 
     fn reply(outbox: &Outbox) -> Reply {
-        match outbox.next() {
+        match outbox.next_message() {
             Some(FromModule::Reply(reply)) => reply,
             other => panic!("{other:?}"),
         }
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn calls_run_one_at_a_time_in_order() {
-        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::new()));
+        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::mute()));
         assert!(queue.push(&outbox, eval(1, 1_000)));
         assert!(queue.push(&outbox, eval(2, 1_000)));
         let first = queue.take().unwrap();
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_stale_key_finishes_nothing() {
-        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::new()));
+        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::mute()));
         queue.push(&outbox, eval(1, 1_000));
         let taken = queue.take().unwrap();
         queue.finish(taken.key + 1, done("wrong"));
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn what_waited_too_long_never_runs() {
-        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::new()));
+        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::mute()));
         queue.push(&outbox, eval(1, 0));
         assert_eq!(queue.take(), None);
         assert_eq!(evaluation(&reply(&outbox)), Some(Evaluation::NotStarted));
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn the_watchdog_answers_for_waiting_and_running_calls_and_the_slot_stays_taken() {
-        let (queue, outbox) = (Arc::new(Queue::default()), Arc::new(Outbox::new()));
+        let (queue, outbox) = (Arc::new(Queue::default()), Arc::new(Outbox::mute()));
         queue.push(&outbox, eval(1, 50));
         let taken = queue.take().expect("50 ms are not over yet");
         queue.push(&outbox, eval(2, 1));
@@ -488,12 +488,16 @@ mod tests {
         queue.close();
         watchdog.join().unwrap();
         outbox.finish();
-        assert_eq!(outbox.next(), None, "a late value is sent to nobody");
+        assert_eq!(
+            outbox.next_message(),
+            None,
+            "a late value is sent to nobody"
+        );
     }
 
     #[test]
     fn one_call_too_many_is_refused_at_once() {
-        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::new()));
+        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::mute()));
         for id in 0..limits::QUEUE_MAX_JOBS as u64 {
             queue.push(&outbox, eval(id, 1_000));
         }
@@ -509,8 +513,8 @@ mod tests {
     fn a_vanished_relay_takes_its_calls_with_it() {
         let (queue, gone, stays) = (
             Queue::default(),
-            Arc::new(Outbox::new()),
-            Arc::new(Outbox::new()),
+            Arc::new(Outbox::mute()),
+            Arc::new(Outbox::mute()),
         );
         queue.push(&gone, eval(1, 1_000));
         queue.push(&stays, eval(1, 1_000));
@@ -524,12 +528,12 @@ mod tests {
 
     #[test]
     fn closing_withdraws_what_waits_and_still_answers_what_runs() {
-        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::new()));
+        let (queue, outbox) = (Queue::default(), Arc::new(Outbox::mute()));
         queue.push(&outbox, eval(1, 1_000));
         queue.push(&outbox, eval(2, 1_000));
         let taken = queue.take().unwrap();
         queue.close();
-        assert_eq!(outbox.next(), Some(FromModule::Withdrawn { id: 2 }));
+        assert_eq!(outbox.next_message(), Some(FromModule::Withdrawn { id: 2 }));
         queue.finish(taken.key, done("x"));
         assert_eq!(reply(&outbox).outcome, value("x"));
     }

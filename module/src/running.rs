@@ -284,7 +284,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_millis(300);
 
     fn running(begun: Instant) -> (Running, Arc<Outbox>) {
-        let outbox = Arc::new(Outbox::new());
+        let outbox = Arc::new(Outbox::mute());
         let ticket = Ticket::new(&outbox, 1, 300, begun, begun + TIMEOUT);
         let mut running = Running::new(7, ticket, 0, begun);
         assert!(running.stage(Stage::Enter, begun));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn evaluation(outbox: &Outbox) -> Option<Evaluation> {
-        match outbox.next() {
+        match outbox.next_message() {
             Some(FromModule::Reply(reply)) => match reply.outcome {
                 Outcome::Failure(failure) => failure.data.evaluation,
                 Outcome::Success(_) => None,
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn a_form_that_is_stopped_before_it_begins_never_does() {
         let begun = Instant::now();
-        let outbox = Arc::new(Outbox::new());
+        let outbox = Arc::new(Outbox::mute());
         let ticket = Ticket::new(&outbox, 1, 300, begun, begun + TIMEOUT);
         let mut running = Running::new(7, ticket, 0, begun);
         running.act(begun + ms(300));
@@ -408,6 +408,6 @@ mod tests {
         assert!(running.stage(Stage::Thrown, begun));
         running.end(Ending::Stopped);
         outbox.finish();
-        assert_eq!(outbox.next(), None);
+        assert_eq!(outbox.next_message(), None);
     }
 }
