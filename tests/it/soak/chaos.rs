@@ -12,20 +12,25 @@ use rand::rngs::SmallRng;
 use crate::place::Place;
 use crate::tally::Tally;
 
-/// Emacs and relays have grown into their work by then.
-pub(crate) const WARM: Duration = Duration::from_secs(10);
-
-/// Breaks something every now and then.
-pub(crate) fn breaks(place: &Place, tally: &Tally, mut random: SmallRng, end: Instant) {
+/// Breaks something every now and then until `end`; kills Emacs only until `settled`, so that one is
+/// left that can be seen not to grow.
+pub(crate) fn breaks(
+    place: &Place,
+    tally: &Tally,
+    mut random: SmallRng,
+    settled: Instant,
+    end: Instant,
+) {
     while Instant::now() < end {
         thread::sleep(Duration::from_millis(random.random_range(200..2_000)));
-        place.look(WARM);
+        place.look();
+        let may_kill = Instant::now() < settled;
         match random.random_range(0..20) {
-            0 => {
+            0..=2 if may_kill => {
                 place.crash(tally);
                 tally.count("fault: Emacs killed");
             }
-            1..=5 => {
+            0..=5 => {
                 // While it is away calls go by emacsclient.
                 place.with(|emacs| ask(emacs.socket(), "(emacs-runtime-mcp-stop)"));
                 thread::sleep(Duration::from_millis(random.random_range(0..300)));

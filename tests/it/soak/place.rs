@@ -3,13 +3,16 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use harness::{RelayBuilder, Scratch, Terminal, ask, memory_kib, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::tally::Tally;
+
+/// What Emacs or a relay may grow by after it is warm. It may be in the middle of a large value.
+const GROWTH_MAX_KIB: u64 = 8 * 1024;
 
 /// Threads that Emacs or a relay may have while all work.
 const THREADS_MAX: usize = 40;
@@ -37,33 +40,34 @@ impl Holdings {
     }
 }
 
-/// How a process stood when it had warmed up; to be compared with how it stands later.
+/// How a process stood when it had grown into its work; to be compared with how it stands later.
 #[derive(Debug)]
 pub(crate) struct Watched {
     what: String,
     pid: u32,
-    born: Instant,
+    warm: Instant,
     then: Option<Holdings>,
 }
 
 impl Watched {
-    pub(crate) fn new(what: impl Into<String>, pid: u32) -> Self {
+    /// Of the process `pid`, which is `warm` then.
+    pub(crate) fn new(what: impl Into<String>, pid: u32, warm: Instant) -> Self {
         Self {
             what: what.into(),
             pid,
-            born: Instant::now(),
+            warm,
             then: None,
         }
     }
 
-    /// Notes how it stands, the first time after it has had `warm` to grow into its work.
-    pub(crate) fn look(&mut self, warm: Duration) {
-        if self.then.is_none() && self.born.elapsed() >= warm {
+    /// Notes how it stands, the first time that it is warm.
+    pub(crate) fn look(&mut self) {
+        if self.then.is_none() && Instant::now() >= self.warm {
             self.then = Some(Holdings::of(self.pid));
         }
     }
 
-    /// Compares. A call may be under way, so a little more is nothing.
+    /// Compares.
     pub(crate) fn check(&self, tally: &Tally) {
         let Some(then) = self.then else { return };
         let now = Holdings::of(self.pid);
@@ -79,7 +83,11 @@ impl Watched {
             now.descriptors
         );
         tally.count(format!("{} looked at after its work", self.what));
-        assert!(grown < 16 * 1024, "{} has grown by {grown} KiB", self.what);
+        assert!(
+            grown <= GROWTH_MAX_KIB,
+            "{} has grown by {grown} KiB",
+            self.what
+        );
         // Two threads and a few descriptors for each connection of the moment; what was lost at each
         // fault would soon be more.
         assert!(
@@ -101,6 +109,8 @@ impl Watched {
 pub(crate) struct Place {
     scratch: Scratch,
     socket: PathBuf,
+    /// When an Emacs of before has grown into its work.
+    warm: Instant,
     /// Written to while Emacs is restarted; whoever needs one that is there reads.
     terminal: RwLock<Option<Life>>,
 }
@@ -112,12 +122,13 @@ struct Life {
 }
 
 impl Place {
-    pub(crate) fn new(scratch: Scratch) -> Self {
-        let life = Life::begin(&scratch);
+    pub(crate) fn new(scratch: Scratch, warm: Instant) -> Self {
+        let life = Life::begin(&scratch, warm);
         let socket = life.terminal.socket().to_owned();
         Self {
             scratch,
             socket,
+            warm,
             terminal: RwLock::new(Some(life)),
         }
     }
@@ -134,13 +145,13 @@ impl Place {
     }
 
     /// Notes how Emacs stands.
-    pub(crate) fn look(&self, warm: Duration) {
+    pub(crate) fn look(&self) {
         let guard = self.terminal.read().unwrap_or_else(PoisonError::into_inner);
         let life = guard.as_ref().expect("Emacs is there");
         life.watched
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .look(warm);
+            .look();
     }
 
     /// Takes Emacs out of everybody's hands, after a last look at how it stands.
@@ -163,7 +174,7 @@ impl Place {
         )
         .expect("it runs");
         life.ended();
-        *place = Some(Life::begin(&self.scratch));
+        *place = Some(Life::begin(&self.scratch, self.warm));
     }
 
     /// Ends Emacs as a person does, and looks for what is left.
@@ -213,7 +224,7 @@ impl Life {
             .check(tally);
     }
 
-    fn begin(scratch: &Scratch) -> Self {
+    fn begin(scratch: &Scratch, warm: Instant) -> Self {
         let terminal = Terminal::start(scratch);
         ask(
             terminal.socket(),
@@ -225,7 +236,7 @@ impl Life {
         Self {
             terminal,
             pid,
-            watched: Mutex::new(Watched::new("Emacs", pid)),
+            watched: Mutex::new(Watched::new("Emacs", pid, warm)),
         }
     }
 }

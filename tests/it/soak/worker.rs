@@ -8,7 +8,6 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use serde_json::json;
 
-use crate::chaos::WARM;
 use crate::place::{Place, Watched};
 use crate::tally::{Fate, Tally};
 
@@ -19,11 +18,18 @@ const SLACK: Duration = Duration::from_secs(3);
 const PATIENT_MS: u64 = 30_000;
 
 /// Works until `end`. Even numbers keep their relay all the time, so that it can be seen not to grow.
-pub(crate) fn work(number: u64, place: &Place, tally: &Tally, mut random: SmallRng, end: Instant) {
+pub(crate) fn work(
+    number: u64,
+    place: &Place,
+    tally: &Tally,
+    mut random: SmallRng,
+    warm: Instant,
+    end: Instant,
+) {
     let steady = number.is_multiple_of(2);
     let start = || RelayBuilder::at(place.socket()).start();
     let mut relay = start();
-    let mut watched = Watched::new("a relay", relay.pid());
+    let mut watched = Watched::new("a relay", relay.pid(), warm);
     while Instant::now() < end {
         match random.random_range(0..100) {
             0..=39 => value(&mut relay, tally, &mut random),
@@ -42,7 +48,7 @@ pub(crate) fn work(number: u64, place: &Place, tally: &Tally, mut random: SmallR
             _ => thread::sleep(Duration::from_millis(random.random_range(0..200))),
         }
         if steady {
-            watched.look(WARM);
+            watched.look();
         }
     }
     if steady {
