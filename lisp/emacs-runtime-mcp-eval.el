@@ -58,6 +58,9 @@ A form that goes on handling errors is not slowed down for ever.")
 (defconst emacs-runtime-mcp-eval--patience 10000
   "How many characters are printed by uncompiled Lisp before it is compiled.")
 
+(defconst emacs-runtime-mcp-eval--invalid "[^\0-\ud7ff\ue000-\U0010ffff]"
+  "Regexp for what Unicode doesn't have: raw bytes and surrogates.")
+
 (defvar emacs-runtime-mcp-allow-interaction nil
   "Non-nil means a form may prompt; a call can then wait for a person.")
 
@@ -231,10 +234,10 @@ A raw byte becomes a backslash and three octal digits, a surrogate
 or a character that Unicode doesn't have U+FFFD."
   (let ((string (string-to-multibyte string)))
     (if (or (= (length string) (string-bytes string)) ; all ASCII
-            (not (string-match-p "[^\0-\ud7ff\ue000-\U0010ffff]" string)))
+            (not (string-match-p emacs-runtime-mcp-eval--invalid string)))
         string
       (replace-regexp-in-string
-       "[^\0-\ud7ff\ue000-\U0010ffff]"
+       emacs-runtime-mcp-eval--invalid
        (lambda (match)
          (let ((byte (multibyte-char-to-unibyte (aref match 0))))
            (if (<= 128 byte 255) (format "\\%03o" byte) "\ufffd")))
@@ -275,11 +278,20 @@ Its print is at most four times as long; short ones aren't worth it."
 
 (defun emacs-runtime-mcp-eval--print-plain (value max)
   "Print VALUE as `emacs-runtime-mcp-eval--print', with MAX; into a buffer.
-That takes a twentieth of the time."
+That takes a twentieth of the time, and where there is nothing to escape
+a hundredth."
   (with-temp-buffer
     (set-buffer-multibyte t)
-    (emacs-runtime-mcp-eval--with-default-print
-      (prin1 value (current-buffer)))
+    (unless (or (string-search "\"" value) (string-search "\\" value))
+      (insert "\"" value "\""))
+    (when (or (bobp)
+              (and (/= (position-bytes (point)) (point)) ; not all ASCII
+                   (or (not (multibyte-string-p value))
+                       (string-match-p emacs-runtime-mcp-eval--invalid
+                                       value))))
+      (erase-buffer)
+      (emacs-runtime-mcp-eval--with-default-print
+        (prin1 value (current-buffer))))
     (cons (buffer-substring-no-properties
            (point-min) (min (point-max) (+ (point-min) max)))
           (buffer-size))))

@@ -72,6 +72,9 @@ that you do not know is wanted."
   "Seconds that the pump goes on before it gives way to the command loop.
 A form is never cut for it; it is looked at between two forms.")
 
+(defconst emacs-runtime-mcp-module--large 65536
+  "Length of a reply's text that is worth a look at the garbage it left.")
+
 (defvar emacs-runtime-mcp-module--process nil
   "The pipe process through which the core wakes Emacs.")
 
@@ -152,7 +155,16 @@ Return non-nil if more calls wait."
          (emacs-runtime-mcp-eval--failure
           'elisp_error "no-catch"
           "the form threw to a tag outside its evaluation"))))
-    (emacs-runtime-mcp-core--finish emacs-runtime-mcp-module--key reply)))
+    (let ((more (emacs-runtime-mcp-core--finish
+                 emacs-runtime-mcp-module--key reply)))
+      (unless (or more (not (vectorp reply))
+                  (< (length (aref reply 1))
+                     emacs-runtime-mcp-module--large))
+        ;; Now, when an agent has its answer and a person has not typed,
+        ;; and not in the middle of the next form or command.
+        (unless (input-pending-p)
+          (garbage-collect-maybe 2)))
+      more)))
 
 (defun emacs-runtime-mcp-module--stage (stage)
   "Tell the core of STAGE; see `emacs-runtime-mcp-eval--stage'."

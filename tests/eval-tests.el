@@ -119,6 +119,9 @@ a tree that it balances meanwhile, twice never quite the same."
     (let ((string (apply #'concat (mapcar (lambda (_) (eval-tests--string))
                                           (make-list 120 nil)))))
       (dolist (string (list (substring-no-properties string)
+                            (replace-regexp-in-string ; nothing to escape
+                             "[\"\\]" "" (substring-no-properties string))
+                            (make-string 300 (random 128))
                             (make-string 300 (+ 128 (random 128)))
                             (apply #'unibyte-string
                                    (mapcar (lambda (_) (random 256))

@@ -15,7 +15,7 @@ impl<'e> FromLisp<'e> for LispReply {
             return Ok(Self(Ending::Stopped));
         }
         let reply: Vector<'e> = value.into_rust()?;
-        let text: String = reply.get(1)?;
+        let text = text(reply.get(1)?)?;
         let Some(code) = reply.get::<Option<String>>(0)? else {
             return Ok(Self(Ending::Done(Outcome::Success(Success {
                 value: text,
@@ -32,6 +32,16 @@ impl<'e> FromLisp<'e> for LispReply {
         failure.data.backtrace = reply.get(6)?;
         Ok(Self(Ending::Done(failure.into())))
     }
+}
+
+/// The text of a Lisp string of valid Unicode, perhaps a long one. To be asked for its length Emacs
+/// would encode it once more, and leave that to its collector.
+fn text(string: Value<'_>) -> Result<String> {
+    let bytes: usize = string.env.call("string-bytes", [string])?.into_rust()?;
+    let mut buffer = vec![0; bytes + 1];
+    let bytes = string.copy_string_contents(&mut buffer)?.len();
+    buffer.truncate(bytes);
+    Ok(String::from_utf8(buffer)?)
 }
 
 /// What Lisp tells of a running form: one of the symbols `enter`, `thrown`, `spare` and

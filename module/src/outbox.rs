@@ -59,11 +59,12 @@ impl Outbox {
             if first && frame.len() <= DIRECT_MAX_BYTES {
                 frame.drain(..(self.write_now)(&frame));
             }
-            if frame.is_empty() && !state.finishing {
+            if !frame.is_empty() {
+                state.bytes += frame.len();
+                state.frames.push_back(frame);
+            } else if !state.finishing {
                 return;
             }
-            state.bytes += frame.len();
-            state.frames.push_back(frame);
         }
         // Who is told takes the lock at once.
         drop(state);

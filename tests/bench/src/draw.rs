@@ -20,12 +20,24 @@ const COLOURS: [RGBColor; 6] = [
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Draws `figures` into `file`.
-pub(crate) fn draw(figures: &Value, file: &Path) {
-    let root = SVGBackend::new(file, (900, 560)).into_drawing_area();
-    let (above, below) = root.split_vertically(400);
-    sizes(figures, &above);
-    parts(figures, &below);
+/// Height of the chart, and of each bar below it.
+const CHART: u32 = 410;
+const BAR: u32 = 104;
+
+/// Draws the figures of each version of Emacs in `all` into `file`.
+pub(crate) fn draw(all: &[Value], file: &Path) {
+    let bars = u32::try_from(all.len()).expect("a few");
+    let root = SVGBackend::new(file, (900, CHART + BAR * bars + 24)).into_drawing_area();
+    let (above, mut below) = root.split_vertically(CHART);
+    sizes(all, &above);
+    for figures in all {
+        let (bar, rest) = below.split_vertically(BAR);
+        parts(figures, &bar);
+        below = rest;
+    }
+    let machine = all.first().and_then(|figures| figures["machine"].as_str());
+    let machine = Text::new(machine.unwrap_or_default().to_owned(), (70, 2), font(13));
+    below.draw(&machine).expect("text");
     root.present().expect("a file");
 }
 
@@ -33,11 +45,16 @@ fn font(size: u32) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&TEXT)
 }
 
-fn sizes(figures: &Value, area: &Area<'_>) {
-    let rows = figures["sizes"]["rows"].as_array().expect("rows");
+/// A line for each way and version. The first version's points are filled.
+fn sizes(all: &[Value], area: &Area<'_>) {
+    let versions: Vec<_> = all
+        .iter()
+        .zip(["filled", "hollow"])
+        .map(|(figures, points)| format!("{} ({points})", figures["emacs"]))
+        .collect();
     let title = format!(
-        "A value from Emacs {} to the client (p50)",
-        figures["emacs"]
+        "A value from Emacs to the client, p50; Emacs {}",
+        versions.join(", ")
     );
     let mut chart = ChartBuilder::on(area)
         .caption(title, font(20))
@@ -68,34 +85,42 @@ fn sizes(figures: &Value, area: &Area<'_>) {
         ("plain", "plain emacsclient --eval"),
     ];
     for ((key, label), colour) in ways.iter().zip(COLOURS) {
-        let points: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                (
-                    row["chars"].as_f64().expect("a number"),
-                    row[key]["p50_us"].as_f64().expect("a number") / 1e3,
-                )
-            })
-            .collect();
-        let first = points[0];
-        chart
-            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(3)))
-            .expect("a line");
-        chart
-            .draw_series(
-                points
-                    .into_iter()
-                    .map(|point| Circle::new(point, 4, colour.filled())),
-            )
-            .expect("points");
-        let text = ("sans-serif", 15).into_font().color(&colour);
-        // Above its line, where the lines are apart.
-        let above = (first.0 * 1.15, first.1 * 1.9);
-        let label = Text::new((*label).to_owned(), above, text);
-        chart.draw_series([label]).expect("a label");
+        for (nth, figures) in all.iter().enumerate() {
+            let points = points(figures, key);
+            let (style, width) = if nth == 0 {
+                (colour.filled(), 3)
+            } else {
+                (colour.stroke_width(2), 1)
+            };
+            let line = LineSeries::new(points.clone(), colour.stroke_width(width));
+            chart.draw_series(line).expect("a line");
+            if nth == 0 {
+                let text = ("sans-serif", 15).into_font().color(&colour);
+                // Above its line, where the lines are apart.
+                let above = (points[0].0 * 1.15, points[0].1 * 2.4);
+                let label = Text::new((*label).to_owned(), above, text);
+                chart.draw_series([label]).expect("a label");
+            }
+            let circles = points.into_iter().map(|point| Circle::new(point, 4, style));
+            chart.draw_series(circles).expect("points");
+        }
     }
 }
 
+/// Characters and milliseconds, by the way `key`.
+fn points(figures: &Value, key: &str) -> Vec<(f64, f64)> {
+    let rows = figures["sizes"]["rows"].as_array().expect("rows");
+    rows.iter()
+        .map(|row| {
+            (
+                row["chars"].as_f64().expect("a number"),
+                row[key]["p50_us"].as_f64().expect("a number") / 1e3,
+            )
+        })
+        .collect()
+}
+
+/// Where the time of a small call goes.
 fn parts(figures: &Value, area: &Area<'_>) {
     let times = figures["round_trip"]["times"].as_object().expect("times");
     let median = |letter: &str| {
@@ -120,10 +145,13 @@ fn parts(figures: &Value, area: &Area<'_>) {
         ("Lisp", lisp),
     ];
     let whole: f64 = parts.iter().map(|(_, time)| time).sum();
-    let title = format!("Where the {e:.0} microseconds of (+ 1 1) by the module go");
-    area.draw(&Text::new(title, (70, 16), font(17)))
+    let title = format!(
+        "Emacs {}: where the {e:.0} microseconds of (+ 1 1) by the module go",
+        figures["emacs"]
+    );
+    area.draw(&Text::new(title, (70, 8), font(17)))
         .expect("text");
-    let (left, right, top, bottom) = (70.0, 880.0, 48, 92);
+    let (left, right, top, bottom) = (70.0, 880.0, 36, 70);
     let mut at = left;
     for ((name, time), colour) in parts.iter().zip(COLOURS.iter().rev()) {
         let end = at + (right - left) * time / whole;
@@ -139,7 +167,4 @@ fn parts(figures: &Value, area: &Area<'_>) {
         .expect("text");
         at = end;
     }
-    let machine = figures["machine"].as_str().unwrap_or_default();
-    area.draw(&Text::new(machine.to_owned(), (70, 128), font(13)))
-        .expect("text");
 }

@@ -1,18 +1,21 @@
 //! `make bench`: what a call costs, and where, in an Emacs of its own. All that is compared is asked
-//! in turn, so that a noisy machine hits all alike. A table, `docs/bench.json` and `docs/bench.svg`.
+//! in turn, so that a noisy machine hits all alike. A table, `docs/bench-VERSION.json`, and of all of
+//! these one picture, `docs/bench.svg`.
 
 #![allow(clippy::print_stdout, reason = "showing is what it is for")]
 
 mod draw;
+mod targets;
 mod ways;
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{
     Emacs, EmacsBuilder, PING, Piped, RelayBuilder, Scratch, major_version, memory_kib, root,
-    wait_until,
 };
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -52,11 +55,11 @@ impl Times {
 fn main() {
     let scratch = Scratch::new();
     let emacs = EmacsBuilder::new("bench").start(&scratch);
-    compiled(&emacs);
+    wait_for_native_code(&emacs);
     println!("Emacs {}, {}", major_version(), machine());
     let round_trip = round_trips(&scratch, &emacs);
     let sizes = sizes(&emacs);
-    let figures = json!({
+    let mut figures = json!({
         "emacs": major_version(),
         "machine": machine(),
         "round_trip": round_trip,
@@ -68,23 +71,44 @@ fn main() {
         "start": start(&scratch),
         "memory": memory(&scratch),
     });
+    figures["targets"] = targets::targets(&figures);
     let folder = root().join("docs");
-    let name = format!("bench-{}", major_version());
-    fs::write(
-        folder.join(format!("{name}.json")),
-        format!("{figures:#}\n"),
-    )
-    .expect("docs/");
-    draw::draw(&figures, &folder.join(format!("{name}.svg")));
-    println!("\nWritten: docs/{name}.json, docs/{name}.svg");
+    let file = folder.join(format!("bench-{}.json", major_version()));
+    fs::write(&file, format!("{figures:#}\n")).expect("docs/");
+    draw::draw(&drawn(&folder), &folder.join("bench.svg"));
+    println!("\nWritten: {}, docs/bench.svg", file.display());
 }
 
-/// Waits until Emacs has compiled to native code, if it can, what it has loaded. It does that once, in
-/// processes of its own, and would be measured with them.
-fn compiled(emacs: &Emacs) {
-    wait_until("the end of native compilation", || {
-        emacs.ask("(or (not (fboundp 'comp-async-runnings)) (and (not comp-files-queue) (zerop (comp-async-runnings))))") == "t"
-    });
+/// The figures of all versions of Emacs that were measured so far, in their order.
+fn drawn(folder: &Path) -> Vec<Value> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .expect("docs/")
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
+        .collect();
+    files.sort();
+    files
+        .iter()
+        .map(|file| {
+            let text = fs::read_to_string(file).expect("it was there");
+            serde_json::from_str(&text).expect("what a bench has written")
+        })
+        .collect()
+}
+
+/// Waits until Emacs has compiled to native code, if it can, what it has loaded: half a minute the
+/// first time. It does that in processes of its own, and would be measured with them.
+fn wait_for_native_code(emacs: &Emacs) {
+    // The second name is that of Emacs 30.
+    let done = "(let ((running (seq-find #'fboundp '(comp-async-runnings comp--async-runnings))))
+      (or (not running) (and (not comp-files-queue) (zerop (funcall running)))))";
+    while emacs.ask(done) != "t" {
+        thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// What was measured on.
@@ -108,12 +132,13 @@ fn round_trips(scratch: &Scratch, emacs: &Emacs) -> Value {
     let mut client = ways::relay(&to.by("emacsclient"));
     let mut echo = Socket::echo(scratch);
     let mut module = Socket::module(emacs);
-    let mut times: [(&str, Times); 7] = [
+    let mut times: [(&str, Times); 8] = [
         ("a echo over pipes", Times::new()),
         ("b ping to the relay", Times::new()),
         ("c echo over a socket", Times::new()),
         ("d the module's socket", Times::new()),
         ("e emacs_eval, module", Times::new()),
+        ("h ping through rmcp", Times::new()),
         ("f emacs_eval, emacsclient", Times::new()),
         ("g plain emacsclient --eval", Times::new()),
     ];
@@ -124,6 +149,7 @@ fn round_trips(scratch: &Scratch, emacs: &Emacs) -> Value {
             echo.round_trip(PING),
             module.eval(form),
             ways::eval(&mut relay, form),
+            relay.round_trip(ways::PING_THROUGH_RMCP),
         ];
         // These take so much longer that fewer are enough.
         if round % 10 == 0 {
@@ -145,12 +171,13 @@ fn round_trips(scratch: &Scratch, emacs: &Emacs) -> Value {
             times.quantile(0.99)
         );
     }
-    let [_, b, c, d, e, f, g] = times.each_ref().map(|(_, times)| times.median());
+    let [_, b, c, d, e, h, f, g] = times.each_ref().map(|(_, times)| times.median());
     let lisp = lisp_us(emacs);
-    let ratios = json!({ "e/(b+d)": e / (b + d), "d/c": d / c, "f/e": f / e, "g/e": g / e });
+    let ratios = json!({ "e/(b+d)": e / (b + d), "e/(h+d)": e / (h + d), "d/c": d / c, "f/e": f / e, "g/e": g / e });
     println!(
-        "in Lisp {lisp:.1}; e/(b+d) {:.2}, d/c {:.1}, f/e {:.0}, g/e {:.0}",
+        "in Lisp {lisp:.1}; e/(b+d) {:.2}, e/(h+d) {:.2}, d/c {:.1}, f/e {:.0}, g/e {:.0}",
         e / (b + d),
+        e / (h + d),
         d / c,
         f / e,
         g / e
@@ -178,7 +205,7 @@ fn sizes(emacs: &Emacs) -> Value {
     for size in SIZES {
         let form = format!("(make-string {} ?a)", size - 2);
         let (mut e, mut f, mut g) = (Times::new(), Times::new(), Times::new());
-        for _ in 0..if size > 10_000 { 7 } else { 30 } {
+        for _ in 0..if size > 10_000 { 11 } else { 30 } {
             e.push(ways::eval(&mut relay, &form));
             f.push(ways::eval(&mut client, &form));
             g.push(emacsclient(emacs, &form));
@@ -191,16 +218,17 @@ fn sizes(emacs: &Emacs) -> Value {
         );
         rows.push(json!({ "chars": size, "module": e.show(), "emacsclient": f.show(), "plain": g.show() }));
     }
-    let points: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            (
-                row["chars"].as_f64().unwrap_or(0.0),
-                row["module"]["p50_us"].as_f64().unwrap_or(0.0),
-            )
-        })
-        .collect();
-    json!({ "rows": rows, "module_fit": fit(&points) })
+    // By itself, for the fit: a large value by emacsclient leaves much for Emacs's collector, which
+    // then comes in the middle of what is next.
+    let points = SIZES.map(|size| {
+        let form = format!("(make-string {} ?a)", size - 2);
+        let mut times = Times::new();
+        for _ in 0..20 {
+            times.push(ways::eval(&mut relay, &form));
+        }
+        (size as f64, times.median())
+    });
+    json!({ "rows": rows, "module_alone_us": points, "module_fit": fit(&points) })
 }
 
 /// A line through `points`, and how far the worst is off it, as a part of it.

@@ -11,6 +11,10 @@ use emacs_runtime_mcp_protocol::{PROTOCOL, VERSION};
 use harness::{Emacs, HELLO, Piped, RelayBuilder, Scratch, emacsclient_program};
 use serde_json::{Value, json};
 
+/// A ping that says more of itself than that it is one, and is not answered by the transport.
+pub(crate) const PING_THROUGH_RMCP: &str =
+    "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{}}}\n";
+
 /// A relay after its initialize.
 pub(crate) fn relay(builder: &RelayBuilder) -> Piped {
     let mut relay = Piped::start(builder.command());
