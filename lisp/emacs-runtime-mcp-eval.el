@@ -279,7 +279,8 @@ Its print is at most four times as long; short ones aren't worth it."
 (defun emacs-runtime-mcp-eval--print-plain (value max)
   "Print VALUE as `emacs-runtime-mcp-eval--print', with MAX; into a buffer.
 That takes a twentieth of the time, and where there is nothing to escape
-a hundredth."
+a hundredth.  Return (VALUE . bare) if its print is VALUE in quotes: to
+make such a string is to leave one more to the garbage collector."
   (with-temp-buffer
     (set-buffer-multibyte t)
     (unless (or (string-search "\"" value) (string-search "\\" value))
@@ -292,13 +293,18 @@ a hundredth."
       (erase-buffer)
       (emacs-runtime-mcp-eval--with-default-print
         (prin1 value (current-buffer))))
-    (cons (buffer-substring-no-properties
-           (point-min) (min (point-max) (+ (point-min) max)))
-          (buffer-size))))
+    (if (and (= (buffer-size) (+ (length value) 2) (1- (position-bytes (point))))
+             (<= (buffer-size) max))
+        (cons value 'bare)
+      (cons (buffer-substring-no-properties
+             (point-min) (min (point-max) (+ (point-min) max)))
+            (buffer-size)))))
 
 (defun emacs-runtime-mcp-eval--print (value max)
   "Print VALUE as `prin1-to-string' does by default, keeping MAX characters.
-Return a cons (TEXT . CHARS); CHARS counts all of them."
+Return a cons (TEXT . CHARS); CHARS counts all of them.  If it is the
+symbol `bare', nothing is cut, TEXT is ASCII, and lacks the quotes around
+it."
   (cond
    ((emacs-runtime-mcp-eval--plain-p value)
     (emacs-runtime-mcp-eval--print-plain value max))
@@ -374,13 +380,16 @@ BACKTRACE is a string or nil."
 (defun emacs-runtime-mcp-eval--success (printed max output)
   "Return a reply: PRINTED is a cons (TEXT . CHARS) cut after MAX.
 OUTPUT is a string, perhaps empty."
-  (vector nil
-          (emacs-runtime-mcp-eval--valid (car printed))
-          (cdr printed)
-          (> (cdr printed) max)
-          (unless (equal output "")
-            (emacs-runtime-mcp-eval--valid output))
-          nil nil))
+  (let* ((text (car printed))
+         (bare (eq (cdr printed) 'bare))
+         (chars (if bare (+ (length text) 2) (cdr printed))))
+    (vector nil
+            (if bare text (emacs-runtime-mcp-eval--valid text))
+            chars
+            (if bare 'bare (> chars max))
+            (unless (equal output "")
+              (emacs-runtime-mcp-eval--valid output))
+            nil nil)))
 
 ;;; Backtraces
 
@@ -896,7 +905,8 @@ to be; else a vector
 CODE is nil for a value, else the name of an error code of
 `emacs_eval'; TEXT is the printed value, cut after MAX characters,
 or the error's message; CHARS counts the characters of the whole
-value and TRUNCATED says whether TEXT lacks some; OUTPUT is what
+value and TRUNCATED says whether TEXT lacks some, `bare' that it
+lacks nothing but the quotes around it; OUTPUT is what
 the form printed and messaged, or nil; SYMBOL is the name of the
 condition that was signalled, or nil; BACKTRACE is the stack from
 there to the form, or nil.  All strings are valid Unicode.
@@ -909,6 +919,10 @@ Never called while `emacs-runtime-mcp-eval--running'."
   "Return REPLY of `emacs-runtime-mcp-eval' as one line of words.
 A word is a number, t, nil, or an equals sign and a string as base64
 of UTF-8."
+  (when (eq (aref reply 3) 'bare)
+    (setq reply (copy-sequence reply))
+    (aset reply 1 (concat "\"" (aref reply 1) "\""))
+    (aset reply 3 nil))
   (mapconcat (lambda (value)
                (if (stringp value)
                    (concat "=" (base64-encode-string

@@ -81,6 +81,14 @@
                  (eval-tests--value (1- depth))))
         (_ (funcall some))))))
 
+(defun eval-tests--print (value max)
+  "Print VALUE with MAX, with the quotes that may be left out."
+  (let ((printed (emacs-runtime-mcp-eval--print value max)))
+    (if (eq (cdr printed) 'bare)
+        (let ((text (concat "\"" (car printed) "\"")))
+          (cons text (length text)))
+      printed)))
+
 (ert-deftest eval-tests-prints-as-emacs-does ()
   "What is printed is what `prin1-to-string' gives by default."
   (random "emacs-runtime-mcp")
@@ -93,7 +101,7 @@
                           (let ((print-length 2) (print-level 1) (print-quoted nil)
                                 (print-escape-newlines t) (print-circle t)
                                 (print-gensym t) (float-output-format "%.1f"))
-                            (emacs-runtime-mcp-eval--print
+                            (eval-tests--print
                              value most-positive-fixnum))
                         (error err))))
         (if (stringp expected)
@@ -105,7 +113,7 @@
 (ert-deftest eval-tests-keeps-what-was-asked-and-counts-all ()
   "Printing keeps the beginning and counts the rest."
   (dolist (max '(1 2 10 99 100 101))
-    (should (equal (emacs-runtime-mcp-eval--print (make-string 98 ?\u00e9) max)
+    (should (equal (eval-tests--print (make-string 98 ?\u00e9) max)
                    (cons (substring (concat "\"" (make-string 98 ?\u00e9) "\"")
                                     0 (min max 100))
                          100)))))
@@ -129,7 +137,7 @@ a tree that it balances meanwhile, twice never quite the same."
         (let ((expected (prin1-to-string string))
               (print-escape-newlines t))
           (dolist (max (list 10 (length expected) most-positive-fixnum))
-            (should (equal (emacs-runtime-mcp-eval--print string max)
+            (should (equal (eval-tests--print string max)
                            (cons (substring expected 0
                                             (min max (length expected)))
                                  (length expected))))))))))

@@ -15,12 +15,13 @@ impl<'e> FromLisp<'e> for LispReply {
             return Ok(Self(Ending::Stopped));
         }
         let reply: Vector<'e> = value.into_rust()?;
-        let text = text(reply.get(1)?)?;
+        let bare = reply.get::<Value<'e>>(3)? == value.env.intern("bare")?;
+        let text = text(reply.get(1)?, if bare { "\"" } else { "" })?;
         let Some(code) = reply.get::<Option<String>>(0)? else {
             return Ok(Self(Ending::Done(Outcome::Success(Success {
                 value: text,
                 original_chars: reply.get(2)?,
-                truncated: reply.get::<Option<Value<'e>>>(3)?.is_some(),
+                truncated: !bare && reply.get::<Option<Value<'e>>>(3)?.is_some(),
                 output: reply.get(4)?,
             }))));
         };
@@ -34,14 +35,18 @@ impl<'e> FromLisp<'e> for LispReply {
     }
 }
 
-/// The text of a Lisp string of valid Unicode, perhaps a long one. To be asked for its length Emacs
-/// would encode it once more, and leave that to its collector.
-fn text(string: Value<'_>) -> Result<String> {
+/// The text of a Lisp string of valid Unicode, perhaps a long one, between two of `quote`. To be
+/// asked for its length Emacs would encode it once more, and leave that to its collector.
+fn text(string: Value<'_>, quote: &str) -> Result<String> {
     let bytes: usize = string.env.call("string-bytes", [string])?.into_rust()?;
-    let mut buffer = vec![0; bytes + 1];
-    let bytes = string.copy_string_contents(&mut buffer)?.len();
-    buffer.truncate(bytes);
-    Ok(String::from_utf8(buffer)?)
+    let mut text = Vec::with_capacity(bytes + 2 * quote.len() + 1);
+    text.extend_from_slice(quote.as_bytes());
+    // Emacs ends a string with a zero.
+    text.resize(quote.len() + bytes + 1, 0);
+    let bytes = string.copy_string_contents(&mut text[quote.len()..])?.len();
+    text.truncate(quote.len() + bytes);
+    text.extend_from_slice(quote.as_bytes());
+    Ok(String::from_utf8(text)?)
 }
 
 /// What Lisp tells of a running form: one of the symbols `enter`, `thrown`, `spare` and

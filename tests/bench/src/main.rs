@@ -195,7 +195,8 @@ fn lisp_us(emacs: &Emacs) -> f64 {
     emacs.ask(form).parse().expect("a number")
 }
 
-/// Values of all lengths by three ways.
+/// Values of all lengths by three ways. Each time Emacs's collector has just been, so that no way
+/// pays for the garbage of another.
 fn sizes(emacs: &Emacs) -> Value {
     let to = RelayBuilder::to(emacs);
     let mut relay = ways::relay(&to.clone().by("module"));
@@ -206,8 +207,11 @@ fn sizes(emacs: &Emacs) -> Value {
         let form = format!("(make-string {} ?a)", size - 2);
         let (mut e, mut f, mut g) = (Times::new(), Times::new(), Times::new());
         for _ in 0..if size > 10_000 { 11 } else { 30 } {
+            emacs.ask("(garbage-collect)");
             e.push(ways::eval(&mut relay, &form));
+            emacs.ask("(garbage-collect)");
             f.push(ways::eval(&mut client, &form));
+            emacs.ask("(garbage-collect)");
             g.push(emacsclient(emacs, &form));
         }
         println!(
@@ -218,8 +222,7 @@ fn sizes(emacs: &Emacs) -> Value {
         );
         rows.push(json!({ "chars": size, "module": e.show(), "emacsclient": f.show(), "plain": g.show() }));
     }
-    // By itself, for the fit: a large value by emacsclient leaves much for Emacs's collector, which
-    // then comes in the middle of what is next.
+    // By itself, for the fit.
     let points = SIZES.map(|size| {
         let form = format!("(make-string {} ?a)", size - 2);
         let mut times = Times::new();
@@ -291,25 +294,29 @@ fn in_flight(emacs: &Emacs) -> Value {
     json!(rows)
 }
 
-/// A call while other relays are connected and idle.
+/// A call while other relays are connected and idle, in rounds.
 fn relays(emacs: &Emacs) -> Value {
-    println!("\nrelays   (+ 1 1), microseconds, p50");
-    let mut others = Vec::new();
-    let mut relay = ways::relay(&RelayBuilder::to(emacs).by("module"));
-    let mut rows = Vec::new();
-    for count in [1, 8, 32] {
-        while others.len() + 1 < count {
-            let mut other = ways::relay(&RelayBuilder::to(emacs).by("module"));
-            ways::eval(&mut other, "1");
-            others.push(other);
+    let start = || ways::relay(&RelayBuilder::to(emacs).by("module"));
+    let mut relay = start();
+    let mut counts = [1, 8, 32].map(|count| (count, Times::new()));
+    for _ in 0..5 {
+        let mut others = Vec::new();
+        for (count, times) in &mut counts {
+            while others.len() + 1 < *count {
+                let mut other = start();
+                ways::eval(&mut other, "1");
+                others.push(other);
+            }
+            for _ in 0..400 {
+                times.push(ways::eval(&mut relay, "(+ 1 1)"));
+            }
         }
-        let mut times = Times::new();
-        for _ in 0..1_000 {
-            times.push(ways::eval(&mut relay, "(+ 1 1)"));
-        }
-        println!("{count:6} {:12.1}", times.median());
-        rows.push(json!({ "relays": count, "p50_us": times.median() }));
     }
+    println!("\nrelays   (+ 1 1), microseconds, p50");
+    let rows = counts.map(|(count, times)| {
+        println!("{count:6} {:12.1}", times.median());
+        json!({ "relays": count, "p50_us": times.median() })
+    });
     json!(rows)
 }
 
