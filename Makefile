@@ -35,7 +35,7 @@ measure: emacs emacs-gtk build ## the tests that compare times; needs a quiet ma
 test-huge: emacs build ## printing a value of 200 MB takes no memory of its size
 	HUGE_MB=200 $(CARGO) test --locked -p it --test it -- a_huge_value
 
-bench: emacs build ## what a call costs, and where: a table, docs/bench-VERSION.json and .svg
+bench: emacs build ## what a call costs, and where: a table, docs/bench-VERSION.json, docs/bench.svg
 	@tests/run.sh bench
 
 soak: emacs build ## relays at random work while things break, for SECONDS (120); SEED repeats a run
