@@ -18,7 +18,8 @@ fn spared(form: &str) -> usize {
     relay.value("(progn (defvar guests 0) (defun guest-works () (let ((end (+ (float-time) 0.1))) (while (< (float-time) end) (list 1))) (setq guests (1+ guests))))");
     for _ in 0..ROUNDS {
         let answer = relay.call(json!({ "expression": form, "timeout_ms": TIMEOUT_MS }));
-        assert_eq!(answer.evaluation(), "interrupted", "{answer:?}");
+        // On a busy machine perhaps later than an answer may come.
+        assert_eq!(answer.code(), "evaluation_timeout", "{answer:?}");
     }
     relay.value("guests").parse().expect("a number")
 }
