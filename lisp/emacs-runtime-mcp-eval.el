@@ -645,7 +645,11 @@ were not gone before they could be read."
   (unless (or (not emacs-runtime-mcp-eval--shown)
               (equal emacs-runtime-mcp-eval--shown (current-message)))
     (let ((message-log-max nil))
-      (message "%s" emacs-runtime-mcp-eval--shown))))
+      (message "%s" emacs-runtime-mcp-eval--shown)))
+  ;; Keep nothing alive.
+  (setq emacs-runtime-mcp-eval--said nil
+        emacs-runtime-mcp-eval--shown nil
+        emacs-runtime-mcp-eval--undo nil))
 
 (defun emacs-runtime-mcp-eval--run (form max)
   "Evaluate FORM and return a reply whose value is cut after MAX characters."
