@@ -98,21 +98,23 @@ Where a variable had none, its entry is its own value.")
 (defvar emacs-runtime-mcp-eval--said-chars 0
   "How many characters the running form's output has so far.")
 
-(defvar emacs-runtime-mcp-eval--log nil
-  "What is known of *Messages*, as [END START LAST-LINE TICK MAX].
-END is a marker of where it ended at the last look, START one of where
-it ended before the running form.  LAST-LINE was its last line at the
-last look, TICK its `buffer-chars-modified-tick'.  MAX is the person's
-`message-log-max'.")
+(defvar emacs-runtime-mcp-eval--log-end (make-marker)
+  "Where *Messages* ended at the last look.")
+
+(defvar emacs-runtime-mcp-eval--log-tick nil
+  "The `buffer-chars-modified-tick' of *Messages* at the last look.")
+
+(defvar emacs-runtime-mcp-eval--log-line nil
+  "The last line of *Messages* at the last look.")
+
+(defvar emacs-runtime-mcp-eval--log-start (make-marker)
+  "Where *Messages* ended before the running form.")
 
 (defvar emacs-runtime-mcp-eval--shown nil
   "What the echo area showed before the running form.")
 
 (defvar emacs-runtime-mcp-eval--undo nil
   "What `--undo-after' needs, as (ENDED . CHANGED), lists of buffers.")
-
-(defvar emacs-runtime-mcp-eval--event nil
-  "The top-level value of `debug-on-event' before the running form.")
 
 (defvar emacs-runtime-mcp-eval--debug-on-error nil
   "What the running form has set `debug-on-error' to.")
@@ -262,7 +264,7 @@ or a character that Unicode doesn't have U+FFFD."
          (print-unreadable-function nil) (float-output-format nil))
      ,@body))
 
-(defun emacs-runtime-mcp-eval--bare-p (value)
+(defun emacs-runtime-mcp-eval--unpropertied-p (value)
   "Return non-nil if VALUE is a string without text properties."
   (and (stringp value)
        (not (equal value ""))
@@ -274,7 +276,7 @@ or a character that Unicode doesn't have U+FFFD."
 Its print is at most four times as long; short ones aren't worth it."
   (and (stringp value)
        (< 256 (length value) 1000000)
-       (emacs-runtime-mcp-eval--bare-p value)))
+       (emacs-runtime-mcp-eval--unpropertied-p value)))
 
 (defun emacs-runtime-mcp-eval--print-plain (value max)
   "Print VALUE as `emacs-runtime-mcp-eval--print', with MAX; into a buffer.
@@ -335,7 +337,7 @@ However long the print is, no more than MAX are ever in memory."
           (emacs-runtime-mcp-eval--with-default-print
             ;; To look for properties to leave out Emacs copies a string.
             (let ((print-charset-text-property
-                   (or (emacs-runtime-mcp-eval--bare-p value) 'default)))
+                   (or (emacs-runtime-mcp-eval--unpropertied-p value) 'default)))
               (prin1 value
                      (lambda (char)
                        (when (< chars max) (push char kept))
@@ -463,7 +465,7 @@ handle it, and a guest go on with it."
 
 ;;; Output: `standard-output' and what `message' logs, in order
 
-(defun emacs-runtime-mcp-eval--log-line (buffer)
+(defun emacs-runtime-mcp-eval--last-line (buffer)
   "Return the last line of BUFFER, a live messages buffer."
   (with-current-buffer buffer
     (save-excursion
@@ -473,31 +475,28 @@ handle it, and a guest go on with it."
 
 (defun emacs-runtime-mcp-eval--log-unchanged-p (buffer)
   "Return non-nil if BUFFER is as *Messages* was at the last look."
-  (and (eq buffer (marker-buffer (aref emacs-runtime-mcp-eval--log 0)))
+  (and (eq buffer (marker-buffer emacs-runtime-mcp-eval--log-end))
        (eq (buffer-chars-modified-tick buffer)
-           (aref emacs-runtime-mcp-eval--log 3))))
+           emacs-runtime-mcp-eval--log-tick)))
 
 (defun emacs-runtime-mcp-eval--log-look (buffer line)
   "Remember how BUFFER is now, which is *Messages*, with LINE its last."
-  (let ((log emacs-runtime-mcp-eval--log))
-    (set-marker (aref log 0) (1+ (buffer-size buffer)) buffer)
-    (aset log 2 line)
-    (aset log 3 (buffer-chars-modified-tick buffer))))
+  (set-marker emacs-runtime-mcp-eval--log-end
+              (1+ (buffer-size buffer)) buffer)
+  (setq emacs-runtime-mcp-eval--log-line line
+        emacs-runtime-mcp-eval--log-tick (buffer-chars-modified-tick buffer)))
 
 (defun emacs-runtime-mcp-eval--log-begin ()
   "Remember where *Messages* ends before a form."
-  (let ((log (or emacs-runtime-mcp-eval--log
-                 (setq emacs-runtime-mcp-eval--log
-                       (vector (make-marker) (make-marker) nil nil nil))))
-        (buffer (get-buffer "*Messages*")))
+  (let ((buffer (get-buffer "*Messages*")))
     (cond
      ((not buffer)
-      (set-marker (aref log 0) nil))
+      (set-marker emacs-runtime-mcp-eval--log-end nil))
      ((not (emacs-runtime-mcp-eval--log-unchanged-p buffer))
       (emacs-runtime-mcp-eval--log-look
-       buffer (emacs-runtime-mcp-eval--log-line buffer))))
-    (set-marker (aref log 1) (aref log 0) (marker-buffer (aref log 0)))
-    (aset log 4 message-log-max)))
+       buffer (emacs-runtime-mcp-eval--last-line buffer))))
+    (set-marker emacs-runtime-mcp-eval--log-start
+                emacs-runtime-mcp-eval--log-end buffer)))
 
 (defun emacs-runtime-mcp-eval--unfold (line)
   "Split LINE of *Messages* into (TEXT . TIMES).
@@ -510,7 +509,7 @@ Emacs writes an equal line that follows as \" [N times]\"."
 (defun emacs-runtime-mcp-eval--logged ()
   "Return what *Messages* got since the last look, and look anew."
   (let ((buffer (get-buffer "*Messages*"))
-        (end (aref emacs-runtime-mcp-eval--log 0)))
+        (end emacs-runtime-mcp-eval--log-end))
     (if (or (not buffer)
             (emacs-runtime-mcp-eval--log-unchanged-p buffer))
         ""
@@ -526,16 +525,16 @@ Emacs writes an equal line that follows as \" [N times]\"."
                           (point-min)))
                  (text (buffer-substring-no-properties start (point-max)))
                  ;; An equal first line replaced the last one before it.
-                 (last (aref emacs-runtime-mcp-eval--log 2))
-                 (before (and known last
-                              (emacs-runtime-mcp-eval--unfold last)))
+                 (before (and known emacs-runtime-mcp-eval--log-line
+                              (emacs-runtime-mcp-eval--unfold
+                               emacs-runtime-mcp-eval--log-line)))
                  (lines (split-string (replace-regexp-in-string
                                        "\n\\'" "" text)
                                       "\n"))
                  (first t))
             (emacs-runtime-mcp-eval--log-look
              buffer (if (equal text "")
-                        (emacs-runtime-mcp-eval--log-line buffer)
+                        (emacs-runtime-mcp-eval--last-line buffer)
                       (car (last lines))))
             (if (equal text "")
                 ""
@@ -619,8 +618,8 @@ The command loop's own tags would close the person's minibuffer."
   "Trim *Messages* to what the person wants to keep.
 The form was allowed to log without bound, so that its first messages
 were not gone before they could be read."
-  (let* ((start (aref emacs-runtime-mcp-eval--log 1))
-         (max (aref emacs-runtime-mcp-eval--log 4))
+  (let* ((start emacs-runtime-mcp-eval--log-start)
+         (max message-log-max)
          (buffer (marker-buffer start)))
     (unless (or (not buffer) (eq max t)
                 (= start (1+ (buffer-size buffer))))
@@ -824,9 +823,7 @@ has jumped to its command loop, and no cleanup form has run")))
             (setq left (cdr left)))
         (void-variable
          (setcdr (car left) (car left))
-         (setq left (cdr left))))))
-  (setq emacs-runtime-mcp-eval--event
-        (cdr (assq 'debug-on-event emacs-runtime-mcp-eval--saved))))
+         (setq left (cdr left)))))))
 
 (defun emacs-runtime-mcp-eval--guarded (stage source max)
   "Evaluate SOURCE so that it can be stopped, and return its reply.
@@ -884,8 +881,9 @@ as `emacs-runtime-mcp-eval--stage', MAX as for `emacs-runtime-mcp-eval'."
                 (quit nil)))
             ;; A quit flag that is set now would outlive its binding.
             (emacs-runtime-mcp-eval--calm)))
-      (set-default-toplevel-value 'debug-on-event
-                                  emacs-runtime-mcp-eval--event)
+      (set-default-toplevel-value
+       'debug-on-event
+       (cdr (assq 'debug-on-event emacs-runtime-mcp-eval--saved)))
       (when emacs-runtime-mcp-eval--debug-on-error
         (set-default-toplevel-value 'debug-on-error
                                     emacs-runtime-mcp-eval--debug-on-error)))

@@ -157,13 +157,13 @@ Return non-nil if more calls wait."
           "the form threw to a tag outside its evaluation"))))
     (let ((more (emacs-runtime-mcp-core--finish
                  emacs-runtime-mcp-module--key reply)))
-      (unless (or more (not (vectorp reply))
-                  (< (length (aref reply 1))
-                     emacs-runtime-mcp-module--large))
-        ;; Now, when an agent has its answer and a person has not typed,
-        ;; and not in the middle of the next form or command.
-        (unless (input-pending-p)
-          (garbage-collect-maybe 2)))
+      ;; Now, when an agent has its answer and a person has not typed,
+      ;; and not in the middle of the next form or command.
+      (when (and (not more)
+                 (vectorp reply)
+                 (>= (length (aref reply 1)) emacs-runtime-mcp-module--large)
+                 (not (input-pending-p)))
+        (garbage-collect-maybe 2))
       more)))
 
 (defun emacs-runtime-mcp-module--stage (stage)

@@ -165,7 +165,7 @@ impl Outcome {
     }
 
     /// Bytes of the texts in it, to judge its size without writing it out.
-    pub fn text_bytes(&self) -> usize {
+    fn text_bytes(&self) -> usize {
         match self {
             Self::Success(success) => {
                 success.value.len() + success.output.as_ref().map_or(0, String::len)

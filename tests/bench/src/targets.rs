@@ -2,23 +2,16 @@
 
 use serde_json::{Value, json};
 
-/// A figure and its bound.
-struct Target {
-    name: &'static str,
-    value: f64,
-    bound: Bound,
-}
-
 enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl Target {
-    fn is_met(&self) -> bool {
-        match self.bound {
-            Bound::AtMost(most) => self.value <= most,
-            Bound::AtLeast(least) => self.value >= least,
+impl Bound {
+    fn is_kept_by(&self, value: f64) -> bool {
+        match *self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
         }
     }
 }
@@ -88,17 +81,16 @@ pub(crate) fn targets(figures: &Value) -> Value {
     let rows: Vec<_> = all
         .into_iter()
         .map(|(name, value, bound)| {
-            let target = Target { name, value, bound };
-            let (word, bound) = match target.bound {
+            let met = bound.is_kept_by(value);
+            let (word, bound) = match bound {
                 AtMost(most) => ("at most", most),
                 AtLeast(least) => ("at least", least),
             };
-            let met = target.is_met();
             println!(
                 "{name:36} {value:8.2}   {word} {bound}{}",
                 if met { "" } else { ": MISSED" }
             );
-            json!({ "name": target.name, "figure": value, word: bound, "met": met })
+            json!({ "name": name, "figure": value, word: bound, "met": met })
         })
         .collect();
     json!(rows)
