@@ -359,7 +359,16 @@ impl ServerHandler for Server {
                 ));
             }
         }
-        let mut result = self.eval(params.get("arguments").cloned(), &context).await;
+        let arguments = params.get("arguments").cloned();
+        if arguments
+            .as_ref()
+            .is_none_or(|it| it.is_object() || it.is_null())
+        {
+            // Then it is something around them. Which of two forms is meant nobody knows.
+            let message = "tools/call: its parameters have a wrong shape, or one stands twice";
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let mut result = self.eval(arguments, &context).await;
         if context
             .protocol_version()
             .is_none_or(|version| version < ProtocolVersion::V_2026_07_28)

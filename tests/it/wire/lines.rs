@@ -229,6 +229,30 @@ fn keys_that_stand_twice_in_the_arguments_are_the_callers_mistake() {
 }
 
 #[test]
+fn a_call_that_could_be_one_of_two_is_neither() {
+    let mut relay = without_emacs().start();
+    for (params, code) in [
+        (
+            r#""name":"emacs_eval","arguments":{"expression":"1"},"arguments":{"expression":"2"}"#,
+            -32602,
+        ),
+        (
+            r#""name":"other","name":"emacs_eval","arguments":{"expression":"1"}"#,
+            -32602,
+        ),
+        (
+            r#""name":"emacs_eval","arguments":{"expression":"1"},"_meta":7"#,
+            -32600,
+        ),
+    ] {
+        let line =
+            format!(r#"{{"jsonrpc":"2.0","id":901,"method":"tools/call","params":{{{params}}}}}"#);
+        let answered = answers(&mut relay, &line);
+        assert_eq!(answered[0]["error"]["code"], code, "{answered:?}");
+    }
+}
+
+#[test]
 fn numbers_and_nulls_as_clients_write_them() {
     // B96, B97
     let mut relay = without_emacs().start();
