@@ -10,17 +10,19 @@ const TIMEOUT_MS: u64 = 300;
 
 const ROUNDS: usize = 8;
 
-/// Stops `form` by timeout again and again; how many of its guests have come to their end.
+/// Stops `form` by timeout again and again; how many of its guests have come to their end. None is to
+/// see a quit that wasn't meant for it.
 fn spared(form: &str) -> usize {
     let scratch = Scratch::new();
     let emacs = Emacs::start(&scratch);
     let mut relay = RelayBuilder::to(&emacs).by("module").start();
-    relay.value("(progn (defvar guests 0) (defun guest-works () (let ((end (+ (float-time) 0.1))) (while (< (float-time) end) (list 1))) (setq guests (1+ guests))))");
+    relay.value("(progn (defvar guests 0) (defvar guest-quits 0) (defun guest-works () (let ((end (+ (float-time) 0.1))) (while (< (float-time) end) (condition-case nil (list 1) (quit (setq guest-quits (1+ guest-quits)))))) (setq guests (1+ guests))))");
     for _ in 0..ROUNDS {
         let answer = relay.call(json!({ "expression": form, "timeout_ms": TIMEOUT_MS }));
         // On a busy machine perhaps later than an answer may come.
         assert_eq!(answer.code(), "evaluation_timeout", "{answer:?}");
     }
+    assert_eq!(relay.value("guest-quits"), "0");
     relay.value("guests").parse().expect("a number")
 }
 
